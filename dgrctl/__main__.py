@@ -1,0 +1,5 @@
+import sys
+
+from dgrctl.cli.main import main
+
+sys.exit(main())

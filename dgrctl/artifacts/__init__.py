@@ -1,0 +1,1 @@
+"""Model artifacts: manifests, provisioning, verification, GGUF metadata."""

@@ -1,0 +1,1 @@
+"""Certification: lock, plan, parity, speed, statistics, environment."""

@@ -1,0 +1,46 @@
+"""``dgrctl``: builds the parser from the command groups and turns errors into messages and exit codes."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+from dgrctl import __version__
+from dgrctl.errors import DgrError
+from dgrctl.layout import Layout
+from dgrctl.report.console import emit_json, note, show_error
+
+# In the order a release engineer meets them.
+GROUPS = ("fetch", "patch", "build", "model", "recipe", "worker", "run", "certify", "keys", "evidence", "matrix")
+
+
+def parser() -> argparse.ArgumentParser:
+    """The whole command line."""
+    top = argparse.ArgumentParser(prog="dgrctl", description="Run one GGUF model across machines, and prove it.", allow_abbrev=False)
+    top.add_argument("--version", action="version", version=f"dgrctl {__version__}")
+    commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for group in GROUPS:
+        importlib.import_module(f"dgrctl.cli.{group}").register(commands)
+    return top
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one command; returns the process's exit code."""
+    arguments = parser().parse_args(argv)
+    try:
+        return int(arguments.run(Layout.find(), arguments))
+    except DgrError as error:
+        if getattr(arguments, "json", False):
+            emit_json(error.as_dict())
+        show_error(error)
+        return error.exit_code
+    except KeyboardInterrupt:
+        note("interrupted; what is complete is kept, the same command continues")
+        return 130
+    except BrokenPipeError:
+        # The reader of stdout went away; nothing more can be told to it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141

@@ -1,0 +1,97 @@
+"""Reading the project's own file formats: strict types, no unknown or duplicate field, every refusal with file, field and remedy.
+
+TOML is for files that people write, JSON for files that dgrctl writes.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from dgrctl.errors import InputError
+
+T = TypeVar("T")
+
+# The largest document of ours is far below this; reading more would only serve to fill memory.
+MAX_DOCUMENT_BYTES = 16 * 1024 * 1024
+
+
+def load_toml(path: Path, kind: type[T], *, what: str) -> T:
+    """Reads ``path`` as TOML into the msgspec struct ``kind``.
+
+    Args:
+        what: What the file is, for messages: "recipe", "lock", …
+
+    Raises:
+        InputError: missing, too large, not UTF-8, not TOML, a duplicate, unknown or missing field, or a wrong type.
+    """
+    text = _read(path, what)
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"this {what} is not valid TOML: {error}", where=str(path), remedy="correct that line") from error
+    return _convert(document, kind, path, what)
+
+
+def load_json(path: Path, kind: type[T], *, what: str) -> T:
+    """Reads ``path`` as JSON into the msgspec struct ``kind``; like :func:`load_toml`."""
+    text = _read(path, what)
+
+    def refuse_duplicates(pairs: list[tuple[str, object]]) -> dict[str, object]:
+        members: dict[str, object] = {}
+        for name, value in pairs:
+            if name in members:
+                raise InputError(f"this {what} holds the field twice", where=f"{path}: {name}", remedy="remove one of the two")
+            members[name] = value
+        return members
+
+    try:
+        document = json.loads(text, object_pairs_hook=refuse_duplicates)
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise InputError(
+            f"this {what} is not valid JSON: {error}", where=str(path), remedy="restore it, or make it anew with dgrctl"
+        ) from error
+    return _convert(document, kind, path, what)
+
+
+def _read(path: Path, what: str) -> str:
+    try:
+        size = path.stat().st_size
+        if not path.is_file():
+            raise InputError(f"this {what} is not a regular file", where=str(path), remedy="name a file")
+        if size > MAX_DOCUMENT_BYTES:
+            raise InputError(
+                f"this {what} is {size} bytes long; at most {MAX_DOCUMENT_BYTES} are read",
+                where=str(path),
+                remedy="check that this is the file you meant",
+            )
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        raise InputError(f"no such {what}", where=str(path), remedy="check the name; git status shows what was removed") from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"this {what} is not UTF-8: {error}", where=str(path), remedy="save it as UTF-8") from error
+    except OSError as error:
+        raise InputError(
+            f"this {what} cannot be read: {error.strerror}", where=str(path), remedy="make it readable for this user"
+        ) from error
+
+
+def _convert(document: object, kind: type[T], path: Path, what: str) -> T:
+    try:
+        return msgspec.convert(document, kind)
+    except msgspec.ValidationError as error:
+        message = str(error)
+        found = re.search(r" - at `(.*)`$", message)
+        field = found.group(1).removeprefix("$").removeprefix(".") if found else ""
+        if found:
+            message = message[: found.start()]
+        raise InputError(
+            f"this {what} does not hold what it must: {message}",
+            where=f"{path}: {field}" if field else str(path),
+            remedy="correct that field" if field else "correct the file",
+        ) from error

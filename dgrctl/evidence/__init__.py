@@ -1,0 +1,1 @@
+"""Evidence: statements, signing, trust, ledger, matrix."""

@@ -1,0 +1,1 @@
+"""Lanes: toolchain probes, the CMake driver and the build record."""

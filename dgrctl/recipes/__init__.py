@@ -1,0 +1,1 @@
+"""Recipes: what is served, where it is cut, and how it is executed."""

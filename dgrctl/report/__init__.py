@@ -1,0 +1,1 @@
+"""What people see: progress and messages on stderr, data on stdout."""

@@ -1,0 +1,1 @@
+"""Running workers: processes, the gRPC client, routes."""

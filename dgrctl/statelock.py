@@ -1,0 +1,75 @@
+"""One holder at a time for each part of ``.dgr/``, and a name for whoever has to be waited for.
+
+The lock itself is flock(2): the kernel drops it when its holder dies, so a killed command leaves nothing stale. The owner
+record beside it only serves the message to those who wait.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+from dgrctl.files import storage_errors
+from dgrctl.layout import Layout
+
+
+@contextlib.contextmanager
+def state_lock(
+    layout: Layout, name: str, *, shared: bool = False, waiting: Callable[[str], None] | None = None
+) -> Iterator[None]:
+    """Holds the lock ``name`` for the block, waiting for as long as another process has it.
+
+    Args:
+        name: What is locked: "upstream", "workspace", "build-cpu", "model-…", "certify".
+        shared: Readers share; a writer excludes everybody.
+        waiting: Told once, in a sentence, who holds the lock. Default: a line on stderr.
+
+    Raises:
+        StorageError: the lock folder cannot be written.
+    """
+    path = layout.locks / f"{name}.lock"
+    with storage_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        mode = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
+        try:
+            fcntl.flock(descriptor, mode | fcntl.LOCK_NB)
+        except BlockingIOError:
+            message = f"waiting for {_owner(path)}, which holds the lock '{name}'"
+            (waiting or _say)(message)
+            fcntl.flock(descriptor, mode)
+        if not shared:
+            _record_owner(descriptor)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _record_owner(descriptor: int) -> None:
+    record = {
+        "pid": os.getpid(),
+        "host": os.uname().nodename,
+        "command": " ".join(["dgrctl", *sys.argv[1:]]),
+        "since": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+    os.ftruncate(descriptor, 0)
+    os.pwrite(descriptor, json.dumps(record).encode(), 0)
+
+
+def _owner(path: Path) -> str:
+    try:
+        record = json.loads(path.read_bytes())
+        return f"process {record['pid']} ({record['command']}, since {record['since']})"
+    except (OSError, ValueError, KeyError, TypeError):
+        return "another process"
+
+
+def _say(message: str) -> None:
+    print(message, file=sys.stderr, flush=True)

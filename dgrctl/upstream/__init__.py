@@ -1,0 +1,1 @@
+"""The pinned upstream: manifest, transports, workspace and patch stack."""
