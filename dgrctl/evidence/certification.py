@@ -1,0 +1,263 @@
+"""The predicate ``lane-certification/v1``: what one certification run measured, on what, judged by which lock.
+
+``dgrctl.certify`` fills these structs; :func:`dgrctl.evidence.issue.write_certification` signs them, whatever the verdict, and
+:mod:`dgrctl.evidence.verify` repeats every sum in them. Derived parts are never written by hand:
+
+* ``speed.prefill`` and ``speed.decode`` come from :func:`dgrctl.evidence.ratios.estimate`,
+* ``parity.totals`` and ``completion.actual`` from :func:`dgrctl.evidence.totals.parity_totals` and ``actual_counts``,
+* ``verdict`` and ``reasons`` from :func:`dgrctl.evidence.verdict.reasons_to_fail`.
+
+A run of which any part is missing has no certification: it stays in the ledger as an aborted run.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+
+from dgrctl.evidence.fields import (
+    CommitHex,
+    Count,
+    Decimal,
+    Difference,
+    EvidenceClass,
+    Microseconds,
+    Name,
+    Nonce,
+    Outputs,
+    Positive,
+    Record,
+    Sha256Hex,
+    Text,
+    Timestamp,
+    Verdict,
+)
+
+PREDICATE_TYPE = "https://dgr.dev/lane-certification/v1"
+
+
+class LedgerPosition(Record, frozen=True):
+    """Where in the ledger a run's intent stands. ``sha256`` is of the record's line without its line feed."""
+
+    index: Count
+    sha256: Sha256Hex
+
+
+class Run(Record, frozen=True):
+    """One run. ``started`` is taken before anything is measured, ``finished`` after the last measurement."""
+
+    nonce: Nonce
+    intent: LedgerPosition
+    started: Timestamp
+    finished: Timestamp
+    program: Text  # "dgrctl 0.1.0"
+
+
+class LockReference(Record, frozen=True):
+    """The lock this run is judged by. ``sha256`` is of the file's bytes (``Lock.digest()``)."""
+
+    id: Name
+    version: Positive
+    sha256: Sha256Hex
+
+
+class RecipeReference(Record, frozen=True):
+    """The recipe as it ran. ``sha256`` is of the recipe file's bytes."""
+
+    name: Name
+    sha256: Sha256Hex
+    wire: Literal["f32", "bf16"]
+    ranges: Annotated[tuple[tuple[Count, Positive], ...], msgspec.Meta(min_length=1)]  # half-open, head to tail
+
+
+class ModelReference(Record, frozen=True):
+    """The model set. ``residual_width`` is the number of values that cross a cut for one position (streams x width)."""
+
+    id: Name
+    set_sha256: Sha256Hex
+    architecture: Name
+    layers: Positive
+    vocabulary: Positive
+    residual_width: Positive
+
+
+class Device(Record, frozen=True):
+    """The device that computed. The matrix shows ``name`` and ``isa``; both are part of the row's identity."""
+
+    name: Text
+    isa: Text
+    details: dict[str, str]
+
+
+class Build(Record, frozen=True):
+    """The two programs. ``record_sha256`` is of the build record's file bytes."""
+
+    pin: CommitHex
+    stack_sha256: Sha256Hex
+    record_sha256: Sha256Hex
+    worker_sha256: Sha256Hex
+    reference_sha256: Sha256Hex
+
+
+class Reading(Record, frozen=True):
+    """The changing part of the environment at one moment. Lists are empty where the kernel does not tell."""
+
+    taken: Timestamp
+    load_1m: Decimal
+    memory_available_bytes: Count
+    frequencies_khz: tuple[Count, ...]
+    temperatures_millicelsius: tuple[int, ...]
+
+
+class Environment(Record, frozen=True):
+    """The machine around the run. ``virtualisation`` is "none", or the hypervisor's or emulator's name."""
+
+    cpu_model: Text
+    cpu_flags: tuple[str, ...]
+    logical_cpus: Positive
+    memory_bytes: Positive
+    kernel: Text
+    operating_system: Text
+    virtualisation: Text
+    before: Reading
+    after: Reading
+
+
+class ParityRun(Record, frozen=True):
+    """One prompt with one choice of output rows, against the reference's replay of the same decode calls.
+
+    The prompt is prefilled, then exactly ``decode_steps`` decode calls follow, each fed the token chosen before it, past any end
+    token (ask for ``decode_steps + 1`` tokens). So with ``outputs`` "all" there are prompt_tokens + decode_steps rows of logits,
+    with "last" 1 + decode_steps, and decode_steps + 1 chosen tokens.
+    """
+
+    prompt: Name
+    outputs: Outputs
+    prompt_tokens: Positive
+    decode_steps: Positive
+    logit_rows: Positive
+    logits_compared: Positive  # logit_rows x vocabulary
+    logits_differing: Count
+    max_abs_difference: Difference
+    tokens_compared: Positive
+    tokens_differing: Count
+
+
+class BoundaryParity(Record, frozen=True):
+    """The residual at one cut over all parity runs, against the whole model's residual there."""
+
+    cut: Positive  # between layers cut - 1 and cut
+    rows_compared: Positive
+    values_compared: Positive  # rows_compared x residual_width
+    values_differing: Count
+    max_abs_difference: Difference
+
+
+class ParityTotals(Record, frozen=True):
+    """Sums and maxima over the runs and the cuts. ``positions`` counts the rows fed: prompt_tokens + decode_steps of each run."""
+
+    runs: Positive
+    positions: Positive
+    logits_compared: Positive
+    logits_differing: Count
+    max_abs_difference: Difference
+    boundary_values_compared: Count
+    boundary_values_differing: Count
+    boundary_max_abs_difference: Difference
+    tokens_compared: Positive
+    tokens_differing: Count
+
+
+class PromptSetReference(Record, frozen=True):
+    """The prompt set. ``sha256`` is of the file's bytes."""
+
+    name: Name
+    sha256: Sha256Hex
+
+
+class Parity(Record, frozen=True):
+    """Every prompt of the set with every choice of output rows, and every cut of the route."""
+
+    prompt_set: PromptSetReference
+    totals: ParityTotals
+    runs: Annotated[tuple[ParityRun, ...], msgspec.Meta(min_length=1)]
+    boundaries: tuple[BoundaryParity, ...]
+
+
+class SpeedPair(Record, frozen=True):
+    """One pair, the two halves run one after the other; ``first`` says which came first. Raw durations."""
+
+    first: Literal["whole", "split"]
+    whole_prefill_us: Microseconds
+    whole_decode_us: Microseconds
+    split_prefill_us: Microseconds
+    split_decode_us: Microseconds
+
+
+class RatioEstimate(Record, frozen=True):
+    """Speed of the split as a fraction of the whole's: whole time / split time, formed within each pair.
+
+    ``ratio`` is the median over the pairs, ``low`` and ``high`` its bootstrap interval, all cut to six decimals.
+    """
+
+    whole_median_us: Microseconds
+    split_median_us: Microseconds
+    ratio: Decimal
+    low: Decimal
+    high: Decimal
+
+
+class Speed(Record, frozen=True):
+    """Interleaved pairs of whole and split, after warm-up. The bootstrap is seeded by the run's nonce."""
+
+    warmup: Count
+    prompt_tokens: Positive
+    generate_tokens: Positive
+    whole_threads: Positive
+    stage_threads: Positive
+    pairs: Annotated[tuple[SpeedPair, ...], msgspec.Meta(min_length=1)]
+    prefill: RatioEstimate
+    decode: RatioEstimate
+    confidence: Decimal
+    bootstrap_resamples: Positive
+    min_ratio_prefill: Decimal
+    min_ratio_decode: Decimal
+
+
+class Counts(Record, frozen=True):
+    """How much there is to compare and measure."""
+
+    parity_runs: Positive
+    logits: Positive
+    boundary_values: Count
+    tokens: Positive
+    speed_pairs: Positive
+
+
+class Completion(Record, frozen=True):
+    """``expected`` is fixed by lock, prompt set, model and recipe before the run; ``actual`` is counted from its results."""
+
+    marker: Literal["complete"]
+    expected: Counts
+    actual: Counts
+
+
+class Certification(Record, frozen=True):
+    """The predicate."""
+
+    schema: Literal[1]
+    evidence_class: EvidenceClass
+    lane: Name
+    run: Run
+    lock: LockReference
+    recipe: RecipeReference
+    model: ModelReference
+    device: Device
+    build: Build
+    environment: Environment
+    parity: Parity
+    speed: Speed
+    completion: Completion
+    verdict: Verdict
+    reasons: tuple[Text, ...]  # empty where the verdict is passed
