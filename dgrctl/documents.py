@@ -34,7 +34,10 @@ def load_toml(path: Path, kind: type[T], *, what: str) -> T:
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise InputError(f"this {what} is not valid TOML: {error}", where=str(path), remedy="correct that line") from error
+        raise _toml_refusal(error, text, path, what) from error
+    except (ValueError, RecursionError) as error:
+        # Integers of thousands of digits and arrays nested a thousand deep.
+        raise InputError(f"this {what} cannot be read: {error}", where=str(path), remedy="correct that value") from error
     return _convert(document, kind, path, what)
 
 
@@ -52,7 +55,7 @@ def load_json(path: Path, kind: type[T], *, what: str) -> T:
 
     try:
         document = json.loads(text, object_pairs_hook=refuse_duplicates)
-    except (json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(
             f"this {what} is not valid JSON: {error}", where=str(path), remedy="restore it, or make it anew with dgrctl"
         ) from error
@@ -72,13 +75,32 @@ def _read(path: Path, what: str) -> str:
             )
         return path.read_text(encoding="utf-8")
     except FileNotFoundError as error:
-        raise InputError(f"no such {what}", where=str(path), remedy="check the name; git status shows what was removed") from error
+        raise InputError(
+            f"no such {what}", where=str(path), remedy="check the name; git status shows what was removed"
+        ) from error
     except UnicodeDecodeError as error:
         raise InputError(f"this {what} is not UTF-8: {error}", where=str(path), remedy="save it as UTF-8") from error
     except OSError as error:
         raise InputError(
             f"this {what} cannot be read: {error.strerror}", where=str(path), remedy="make it readable for this user"
         ) from error
+
+
+def _toml_refusal(error: tomllib.TOMLDecodeError, text: str, path: Path, what: str) -> InputError:
+    """What is wrong, with the line it stands on; a field given twice by its name."""
+    message = str(error)
+    lines = text.rstrip().splitlines() or [""]
+    found = re.search(r" \(at (?:line (\d+), column \d+|end of document)\)$", message)
+    number = int(found.group(1)) if found and found.group(1) else len(lines)
+    line = lines[min(number, len(lines)) - 1].strip()
+    if message.startswith("Cannot overwrite a value") and "=" in line:
+        field = line.partition("=")[0].strip()
+        return InputError(
+            f"this {what} holds the field twice", where=f"{path}:{number}: {field}", detail=line, remedy="remove one of the two"
+        )
+    return InputError(
+        f"this {what} is not valid TOML: {message}", where=f"{path}:{number}", detail=line, remedy="correct that line"
+    )
 
 
 def _convert(document: object, kind: type[T], path: Path, what: str) -> T:
@@ -90,6 +112,9 @@ def _convert(document: object, kind: type[T], path: Path, what: str) -> T:
         field = found.group(1).removeprefix("$").removeprefix(".") if found else ""
         if found:
             message = message[: found.start()]
+        named = re.search(r"(?:missing required|contains unknown) field `(.*)`$", message)
+        if named:
+            field = f"{field}.{named.group(1)}" if field else named.group(1)
         raise InputError(
             f"this {what} does not hold what it must: {message}",
             where=f"{path}: {field}" if field else str(path),

@@ -27,11 +27,13 @@ def storage_errors(where: Path) -> Iterator[None]:
             errno.EROFS: "make that disk writable, or use a checkout on another one",
             errno.EACCES: "make that path readable and writable for this user",
             errno.EPERM: "make that path readable and writable for this user",
+            errno.EFBIG: "lift the limit on the size of files (ulimit -f), or use a file system that takes larger ones",
+            errno.EIO: "check that disk; what it returned cannot be relied upon",
         }
         if error.errno in remedies:
             path = error.filename if error.filename is not None else where
             raise StorageError(
-                f"cannot write: {os.strerror(error.errno or 0)}", where=str(path), remedy=remedies[error.errno]
+                f"cannot read or write: {os.strerror(error.errno or 0)}", where=str(path), remedy=remedies[error.errno]
             ) from error
         raise
 
@@ -55,10 +57,11 @@ def write_atomic(path: Path, data: bytes, mode: int = 0o644) -> None:
         except BaseException:
             Path(temporary).unlink(missing_ok=True)
             raise
-        _sync_folder(path.parent)
+        sync_folder(path.parent)
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
+    """Makes renames and removals inside ``folder`` survive a power loss."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

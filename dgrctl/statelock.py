@@ -33,7 +33,13 @@ def state_lock(
     Raises:
         StorageError: the lock folder cannot be written.
     """
-    path = layout.locks / f"{name}.lock"
+    with file_lock(layout.locks / f"{name}.lock", name, shared=shared, waiting=waiting):
+        yield
+
+
+@contextlib.contextmanager
+def file_lock(path: Path, name: str, *, shared: bool = False, waiting: Callable[[str], None] | None = None) -> Iterator[None]:
+    """Like :func:`state_lock`, on a lock file of one's own: for what several checkouts share, such as model storage."""
     with storage_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -59,8 +65,10 @@ def _record_owner(descriptor: int) -> None:
         "command": " ".join(["dgrctl", *sys.argv[1:]]),
         "since": datetime.now(UTC).isoformat(timespec="seconds"),
     }
-    os.ftruncate(descriptor, 0)
-    os.pwrite(descriptor, json.dumps(record).encode(), 0)
+    # On a full disk the lock holds all the same; only its message to those who wait is poorer.
+    with contextlib.suppress(OSError):
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, json.dumps(record).encode(), 0)
 
 
 def _owner(path: Path) -> str:
