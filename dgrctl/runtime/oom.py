@@ -1,0 +1,119 @@
+"""Whether the kernel's out-of-memory killer ended a process.
+
+A process that it ends dies of SIGKILL, like one that a person kills. What tells them apart are the kernel's counters: it raises
+``oom_kill`` of the victim's memory cgroup, and of the whole machine, before it sends the signal.
+
+Formats: cgroup v1 ``memory.oom_control``, cgroup v2 ``memory.events.local``, and ``/proc/vmstat`` all hold lines ``name number``
+(Documentation/admin-guide/cgroup-v1/memory.rst, cgroup-v2.rst, filesystems/proc.rst of the kernel).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+_COUNTER = "oom_kill"
+_MACHINE = Path("/proc/vmstat")
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the counters say about a process that died of SIGKILL.
+
+    Attributes:
+        killed: The out-of-memory killer did it.
+        evidence: The counter and how far it rose; None where no counter rose.
+    """
+
+    killed: bool
+    evidence: str | None
+
+
+class OomWatch:
+    """The counters of one process, remembered while it lives and compared when it is dead."""
+
+    def __init__(self, pid: int) -> None:
+        self._machine = _count(_MACHINE)
+        self._file: Path | None = None
+        self._group: int | None = None
+        self.look_again(pid)
+
+    def look_again(self, pid: int) -> None:
+        """Follows a process that was moved to another cgroup; to be called while it is alive.
+
+        On cgroup v1 a dead process no longer says where it was.
+        """
+        file = _counter_file(pid)
+        if file is not None and file != self._file:
+            self._file, self._group = file, _count(file)
+
+    def verdict(self) -> Verdict:
+        """To be called once the process is dead of SIGKILL.
+
+        The cgroup's counter decides where it can be read. The machine's counts every victim, so that it decides only where the
+        cgroup's cannot be read, and is otherwise told as a circumstance.
+        """
+        group = _rise(f"memory cgroup counter {self._file}", self._group, _count(self._file)) if self._file else None
+        if group is not None:
+            return Verdict(killed=True, evidence=group)
+        machine = _rise(f"counter in {_MACHINE}", self._machine, _count(_MACHINE))
+        return Verdict(killed=machine is not None and self._group is None, evidence=machine)
+
+
+def _rise(name: str, before: int | None, after: int | None) -> str | None:
+    if before is None or after is None or after <= before:
+        return None
+    return f"{name}: {_COUNTER} rose from {before} to {after}"
+
+
+def _count(file: Path) -> int | None:
+    try:
+        lines = file.read_text().splitlines()
+    except OSError:
+        return None
+    for line in lines:
+        name, _, number = line.partition(" ")
+        if name == _COUNTER and number.strip().isdigit():
+            return int(number)
+    return None
+
+
+def _counter_file(pid: int) -> Path | None:
+    """The file with the counter of the memory cgroup that ``pid`` is in; None where there is none to read."""
+    try:
+        memberships = Path(f"/proc/{pid}/cgroup").read_text().splitlines()
+        mounts = Path("/proc/self/mountinfo").read_text().splitlines()
+    except OSError:
+        return None
+    unified: Path | None = None
+    for membership in memberships:
+        _, controllers, path = membership.split(":", 2)
+        if "memory" in controllers.split(","):
+            folder = _folder(mounts, "cgroup", "memory", path)
+            return _readable(folder, "memory.oom_control")
+        if not controllers:
+            unified = _folder(mounts, "cgroup2", None, path)
+    return _readable(unified, "memory.events.local") or _readable(unified, "memory.events")
+
+
+def _folder(mounts: list[str], kind: str, option: str | None, path: str) -> Path | None:
+    """Where the cgroup ``path`` of one hierarchy lies in the file system.
+
+    ``mounts``: lines of /proc/self/mountinfo: ``id parent device root mountpoint options … - kind source superoptions``.
+    """
+    for line in mounts:
+        left, _, right = line.partition(" - ")
+        found, _, options = right.split(" ", 2)
+        if found != kind or (option is not None and option not in options.split(",")):
+            continue
+        root, mountpoint = left.split(" ")[3:5]
+        if PurePosixPath(path).is_relative_to(root):
+            path = str(PurePosixPath(path).relative_to(root))
+        return Path(mountpoint) / path.lstrip("/")
+    return None
+
+
+def _readable(folder: Path | None, name: str) -> Path | None:
+    if folder is None:
+        return None
+    return folder / name if _count(folder / name) is not None else None
