@@ -38,13 +38,13 @@ class LockedSpeed(Record, frozen=True):
     """Pairs of whole and split. The LOWER bound of each ratio's interval must be at or above its minimum."""
 
     warmup: Annotated[int, msgspec.Meta(ge=1, le=1000)]
-    pairs: Annotated[int, msgspec.Meta(ge=5, le=10_000)]
+    pairs: Annotated[int, msgspec.Meta(ge=5, le=1000)]
     prompt_tokens: Positive
     generate_tokens: Annotated[int, msgspec.Meta(ge=2)]
     min_ratio_prefill: Decimal
     min_ratio_decode: Decimal
     confidence: Annotated[str, msgspec.Meta(pattern=r"^0\.[0-9]{1,6}$(?!\n)")]
-    bootstrap_resamples: Annotated[int, msgspec.Meta(ge=1000, le=1_000_000)]
+    bootstrap_resamples: Annotated[int, msgspec.Meta(ge=1000, le=10_000)]
 
 
 class LockFile(Record, frozen=True):

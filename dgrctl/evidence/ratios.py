@@ -1,0 +1,71 @@
+"""The split's speed as a fraction of the whole's, in integers: whoever repeats the arithmetic gets the same digits.
+
+Definition, complete enough to be repeated in any language:
+
+* A pair's ratio is whole time * 10**6 // split time, in parts per million. It is formed inside the pair, whose halves ran one
+  after the other: a machine that slows down for both does not move it.
+* A median is the middle value in order; of an even number the two middle ones' sum // 2.
+* Resample r of n pairs draws n of the ratios. Draw i (counted over all resamples, from 0) takes the ratio at position
+  x mod n, where x is the 64-bit big-endian number at bytes 8 * (i mod 4) of SHA-256(seed ":" decimal(i // 4)).
+* The interval's lower bound is the resample medians' value at place floor(resamples * (1 - confidence) / 2) in order, the upper
+  bound the value at that place from the end: bounds are taken outward.
+
+The seed is the run's nonce with the phase, which stands in the ledger before anything is measured: nobody can pick a lucky one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+
+from dgrctl.evidence.certification import RatioEstimate
+
+MILLION = 1_000_000
+
+
+def estimate(pairs: Sequence[tuple[int, int]], *, confidence: str, resamples: int, seed: str) -> RatioEstimate:
+    """Median ratio of (whole, split) durations and its bootstrap interval.
+
+    Args:
+        pairs: Durations in microseconds, each positive; at least one pair.
+        confidence: Two-sided, a decimal such as "0.95".
+        resamples: How often to draw.
+        seed: ``f"{nonce}:prefill"`` or ``f"{nonce}:decode"``.
+
+    Raises:
+        ValueError: no pairs, or a duration that is not positive: nothing was measured.
+    """
+    if not pairs or any(whole <= 0 or split <= 0 for whole, split in pairs):
+        raise ValueError("ratios need pairs of positive durations")
+    ratios = [whole * MILLION // split for whole, split in pairs]
+    draws = _draws(seed, len(ratios))
+    medians = sorted(median([ratios[next(draws)] for _ in ratios]) for _ in range(resamples))
+    outside = int(Fraction(resamples) * (1 - Fraction(confidence)) / 2)
+    return RatioEstimate(
+        whole_median_us=median([whole for whole, _ in pairs]),
+        split_median_us=median([split for _, split in pairs]),
+        ratio=millionths(median(ratios)),
+        low=millionths(medians[outside]),
+        high=millionths(medians[resamples - 1 - outside]),
+    )
+
+
+def median(values: Sequence[int]) -> int:
+    """The middle value; of an even number the mean of the two middle ones, rounded down. ``values`` is not empty."""
+    ordered = sorted(values)
+    return (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) // 2
+
+
+def millionths(value: int) -> str:
+    """``912345`` as "0.912345"."""
+    return f"{value // MILLION}.{value % MILLION:06d}"
+
+
+def _draws(seed: str, count: int) -> Iterator[int]:
+    block = 0
+    while True:
+        digest = hashlib.sha256(f"{seed}:{block}".encode()).digest()
+        for offset in range(0, 32, 8):
+            yield int.from_bytes(digest[offset : offset + 8], "big") % count
+        block += 1
