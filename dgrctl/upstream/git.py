@@ -1,0 +1,166 @@
+"""Running git so that it does the same for everybody: no configuration, hooks, environment or prompts but our own.
+
+Every call of git in dgrctl goes through here.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from dgrctl.errors import DgrError, StorageError, ToolchainError
+
+# Commands that talk to a disk or a network that hangs must end; the longest honest one (a clone with history) takes minutes.
+_LIMIT_SECONDS = 1800.0
+
+_SETTINGS = {
+    "advice.detachedHead": "false",
+    "commit.gpgSign": "false",
+    "core.askPass": "",
+    "core.attributesFile": os.devnull,
+    "core.autocrlf": "false",
+    "core.eol": "lf",
+    "core.excludesFile": os.devnull,
+    "core.fileMode": "true",
+    "core.fsmonitor": "false",
+    "core.hooksPath": os.devnull,
+    "core.quotePath": "false",
+    "core.safecrlf": "false",
+    "core.symlinks": "true",
+    "core.untrackedCache": "false",
+    "credential.helper": "",
+    "gc.auto": "0",
+    "init.defaultBranch": "main",
+    "maintenance.auto": "false",
+    # Connected, but under 1 kB/s for 30 s: dead. (git has no setting for the time to connect; see transports.py.)
+    "http.lowSpeedLimit": "1000",
+    "http.lowSpeedTime": "30",
+    # The checkout may belong to another user (a container's bind mount); what lies in it is verified by hash anyway.
+    "safe.directory": "*",
+}
+
+_ENVIRONMENT = {
+    "GIT_ALLOW_PROTOCOL": "https:file",
+    "GIT_ATTR_NOSYSTEM": "1",
+    "GIT_CONFIG_GLOBAL": os.devnull,
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_CONFIG_SYSTEM": os.devnull,
+    "GIT_TERMINAL_PROMPT": "0",
+    "LC_ALL": "C",
+    "TZ": "UTC",
+}
+
+# How to reach the network is the machine's affair (a company's certificate authority), and cannot change what arrives.
+_KEPT = frozenset({"GIT_SSL_CAINFO", "GIT_SSL_CAPATH"})
+_DROPPED = frozenset({"HOME", "LANGUAGE", "SSH_ASKPASS", "XDG_CONFIG_HOME"})
+
+
+def git_environment() -> dict[str, str]:
+    """The environment of every git: this process's, without any ``GIT_*``, home folder or language."""
+    inherited = {
+        name: value
+        for name, value in os.environ.items()
+        if name in _KEPT or not (name.startswith(("GIT_", "LC_")) or name in _DROPPED)
+    }
+    return inherited | _ENVIRONMENT
+
+
+def git_command(*arguments: str) -> list[str]:
+    """``git`` with our settings in front of ``arguments``."""
+    settings = [part for name, value in _SETTINGS.items() for part in ("-c", f"{name}={value}")]
+    return ["git", *settings, *arguments]
+
+
+def run_git(
+    *arguments: str,
+    raises: type[DgrError],
+    cwd: Path | None = None,
+    stdin: bytes | None = None,
+    environment: Mapping[str, str] | None = None,
+    timeout: float = _LIMIT_SECONDS,
+    accepted: Sequence[int] = (0,),
+) -> bytes:
+    """Runs git outside any repository (``clone``, ``init``, ``ls-remote``); :class:`Repository` is for within one.
+
+    Args:
+        raises: The error class of the step that needs git.
+        accepted: Exit codes that are an answer and not a failure.
+
+    Returns:
+        What git wrote to stdout.
+
+    Raises:
+        ToolchainError: there is no git.
+        StorageError: the disk is full.
+        DgrError: of class ``raises``; git failed or ran past ``timeout``. ``detail`` holds the last lines it wrote.
+    """
+    shown = " ".join(["git", *(argument for argument in arguments if not argument.startswith("--git-dir="))])
+    try:
+        done = subprocess.run(
+            git_command(*arguments),
+            cwd=cwd,
+            env=git_environment() | dict(environment or {}),
+            input=stdin if stdin is not None else b"",
+            capture_output=True,
+            timeout=timeout,
+            check=False,
+        )
+    except FileNotFoundError as error:
+        raise ToolchainError("git is not installed", where="PATH", remedy="install it: apt-get install git") from error
+    except subprocess.TimeoutExpired as error:
+        raise raises(f"git gave no answer within {timeout:.0f} s", where=shown) from error
+    if done.returncode in accepted:
+        return done.stdout
+    tail = "\n".join(done.stderr.decode("utf-8", "replace").splitlines()[-8:])
+    if "No space left on device" in tail or "Disk quota exceeded" in tail:
+        raise StorageError(
+            "the disk is full", where=str(cwd) if cwd else shown, detail=tail, remedy="free space and run the same command again"
+        )
+    raise raises(f"git ended with exit code {done.returncode}", where=shown, detail=tail)
+
+
+class Repository:
+    """A git repository with its work tree at ``folder``. Never looks above that folder for another one.
+
+    Args:
+        folder: Holds ``.git``.
+        raises: The class of the errors when git fails here.
+    """
+
+    def __init__(self, folder: Path, *, raises: type[DgrError]) -> None:
+        self.folder = folder
+        self.raises = raises
+
+    def run(
+        self,
+        *arguments: str,
+        stdin: bytes | None = None,
+        environment: Mapping[str, str] | None = None,
+        accepted: Sequence[int] = (0,),
+    ) -> bytes:
+        """Runs git in this repository; see :func:`run_git`."""
+        return run_git(
+            f"--git-dir={self.folder / '.git'}",
+            f"--work-tree={self.folder}",
+            *arguments,
+            raises=self.raises,
+            cwd=self.folder,
+            stdin=stdin,
+            environment=environment,
+            accepted=accepted,
+        )
+
+    def text(self, *arguments: str, stdin: bytes | None = None, environment: Mapping[str, str] | None = None) -> str:
+        """Like :meth:`run`; the answer as text without the line's end."""
+        return self.run(*arguments, stdin=stdin, environment=environment).decode("utf-8", "surrogateescape").rstrip("\n")
+
+    def resolve(self, revision: str) -> str | None:
+        """The object id that ``revision`` names, or None where there is no such object."""
+        answer = self.run("rev-parse", "--verify", "--quiet", "--end-of-options", revision, accepted=(0, 1, 128))
+        return answer.decode().strip() or None
+
+    def is_repository(self) -> bool:
+        """Whether git takes this folder for a repository."""
+        return (self.folder / ".git").is_dir() and bool(self.run("rev-parse", "--git-dir", accepted=(0, 128)))

@@ -1,0 +1,85 @@
+"""The ways to bring upstream. Each gives a clone with the pin checked out and *unproven*: :mod:`dgrctl.upstream.fetch` proves.
+
+All of them work in a folder that the caller made and throws away, and raise FetchError with the reason when they fail.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from dgrctl.errors import FetchError
+from dgrctl.layout import Layout
+from dgrctl.upstream.git import Repository, run_git
+from dgrctl.upstream.manifest import GitTransport, SdistTransport, Transport, UpstreamManifest
+from dgrctl.upstream.sdist import download_sdist, extract_git_directory
+
+# git itself would wait for minutes where a firewall swallows the connection, so a short question goes first.
+_CONNECT_SECONDS = 10.0
+
+
+def bring(layout: Layout, manifest: UpstreamManifest, transport: Transport | Path, clone: Path) -> None:
+    """Makes ``clone`` (which must not exist) from ``transport``: one of the manifest's, or a path that the user names.
+
+    Raises:
+        FetchError: this transport cannot bring the pin; says why.
+        StorageError: the disk is full.
+    """
+    if isinstance(transport, Path):
+        _from_path(transport, manifest, clone)
+    elif isinstance(transport, GitTransport):
+        _from_server(transport, manifest, clone)
+    else:
+        _from_sdist(layout, transport, manifest, clone)
+
+
+def _from_server(transport: GitTransport, manifest: UpstreamManifest, clone: Path) -> None:
+    """Asks the server for the one commit, without history."""
+    run_git("ls-remote", "--exit-code", transport.url, "HEAD", raises=FetchError, timeout=_CONNECT_SECONDS)
+    run_git("init", "--quiet", "--template=", str(clone), raises=FetchError)
+    repository = Repository(clone, raises=FetchError)
+    repository.run("fetch", "--quiet", "--no-tags", "--depth=1", transport.url, manifest.commit)
+    _check_out(repository, manifest)
+
+
+def _from_sdist(layout: Layout, transport: SdistTransport, manifest: UpstreamManifest, clone: Path) -> None:
+    package = download_sdist(layout, transport)
+    git_directory = clone.with_name(clone.name + ".git-directory")
+    extract_git_directory(package, transport.git_dir, git_directory)
+    _clone(f"file://{git_directory}", manifest, clone)
+
+
+def _from_path(path: Path, manifest: UpstreamManifest, clone: Path) -> None:
+    """From a bundle, a bare repository or a clone."""
+    source = path.resolve()
+    if source.is_dir():
+        _clone(f"file://{source}", manifest, clone)
+    elif source.is_file():
+        _clone(str(source), manifest, clone)
+    else:
+        raise FetchError("there is no such bundle or clone", where=str(path))
+
+
+def _clone(source: str, manifest: UpstreamManifest, clone: Path) -> None:
+    """Clones, which takes a shallow source as it is; ``git fetch`` would refuse its roots."""
+    # The serving side reads no configuration of ours, and would refuse a repository of another user.
+    serve = ("--upload-pack", "git -c safe.directory=* upload-pack") if source.startswith("file://") else ()
+    run_git("clone", "--quiet", "--no-checkout", "--template=", *serve, "--", source, str(clone), raises=FetchError)
+    repository = Repository(clone, raises=FetchError)
+    repository.run("remote", "remove", "origin")
+    _check_out(repository, manifest)
+
+
+def _check_out(repository: Repository, manifest: UpstreamManifest) -> None:
+    if repository.resolve(f"{manifest.commit}^{{commit}}") is None:
+        raise FetchError(f"it does not hold commit {manifest.commit}")
+    pin_attributes(repository)
+    repository.run("checkout", "--quiet", "--detach", manifest.commit)
+    for branch in repository.text("for-each-ref", "--format=%(refname)").splitlines():
+        repository.run("update-ref", "-d", branch)
+
+
+def pin_attributes(repository: Repository) -> None:
+    """Has every git, the user's own included, take files of this clone as they are: no line ends, filters or keywords."""
+    information = repository.folder / ".git" / "info"
+    information.mkdir(exist_ok=True)
+    (information / "attributes").write_text("* -text -filter -ident -working-tree-encoding\n")
