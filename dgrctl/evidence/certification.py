@@ -89,6 +89,11 @@ class Device(Record, frozen=True):
     isa: Text
     details: dict[str, str]
 
+    @property
+    def label(self) -> str:
+        """How matrix rows and ledger records name it."""
+        return f"{self.name} [{self.isa}]"
+
 
 class Build(Record, frozen=True):
     """The two programs. ``record_sha256`` is of the build record's file bytes."""
