@@ -105,26 +105,35 @@ class Build(Record, frozen=True):
     reference_sha256: Sha256Hex
 
 
-class Reading(Record, frozen=True):
-    """The changing part of the environment at one moment. Lists are empty where the kernel does not tell."""
+class CpuTimes(Record, frozen=True):
+    """Ticks since boot, over all processors: all of them, and those that a hypervisor gave to others."""
 
-    taken: Timestamp
-    load_1m: Decimal
-    memory_available_bytes: Count
-    frequencies_khz: tuple[Count, ...]
-    temperatures_millicelsius: tuple[int, ...]
+    total: Count
+    stolen: Count
+
+
+class Reading(Record, frozen=True):
+    """One look at the machine. What the kernel does not show is null, never guessed."""
+
+    captured_at: Timestamp
+    cpu_model: Text
+    cpu_flags: tuple[str, ...]
+    cpus: Positive  # that the run may use
+    kernel: Text
+    virtualisation: Text  # "none", or what the processor runs under
+    load_average: tuple[Decimal, ...]  # over 1, 5 and 15 minutes
+    memory_total_kib: Count
+    memory_available_kib: Count
+    governor: Text | None
+    frequency_khz: tuple[Count, ...] | None  # one per processor
+    throttle_events: Count | None
+    temperature_millicelsius: int | None  # of the hottest zone
+    times: CpuTimes
 
 
 class Environment(Record, frozen=True):
-    """The machine around the run. ``virtualisation`` is "none", or the hypervisor's or emulator's name."""
+    """The machine before and after the run."""
 
-    cpu_model: Text
-    cpu_flags: tuple[str, ...]
-    logical_cpus: Positive
-    memory_bytes: Positive
-    kernel: Text
-    operating_system: Text
-    virtualisation: Text
     before: Reading
     after: Reading
 
@@ -145,6 +154,7 @@ class ParityRun(Record, frozen=True):
     logits_compared: Positive  # logit_rows x vocabulary
     logits_differing: Count
     max_abs_difference: Difference
+    greedy_rows_differing: Count  # rows whose largest logit is another token's
     tokens_compared: Positive
     tokens_differing: Count
 
@@ -167,6 +177,7 @@ class ParityTotals(Record, frozen=True):
     logits_compared: Positive
     logits_differing: Count
     max_abs_difference: Difference
+    greedy_rows_differing: Count
     boundary_values_compared: Count
     boundary_values_differing: Count
     boundary_max_abs_difference: Difference

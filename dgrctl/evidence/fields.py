@@ -23,7 +23,10 @@ Name = Annotated[
 ]
 Text = Annotated[str, msgspec.Meta(min_length=1, max_length=4000)]
 Timestamp = Annotated[
-    str, msgspec.Meta(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$(?!\n)", description="UTC, RFC 3339")
+    str,
+    msgspec.Meta(
+        pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(Z|\+00:00)$(?!\n)", description="UTC, RFC 3339"
+    ),
 ]
 Date = Annotated[str, msgspec.Meta(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$(?!\n)", description="UTC")]
 # Signed payloads hold no floats: their text differs between signers. Fractions travel as plain decimals, never with an exponent.

@@ -20,6 +20,7 @@ def parity_totals(runs: Sequence[ParityRun], boundaries: Sequence[BoundaryParity
         logits_compared=sum(run.logits_compared for run in runs),
         logits_differing=sum(run.logits_differing for run in runs),
         max_abs_difference=largest(run.max_abs_difference for run in runs),
+        greedy_rows_differing=sum(run.greedy_rows_differing for run in runs),
         boundary_values_compared=sum(cut.values_compared for cut in boundaries),
         boundary_values_differing=sum(cut.values_differing for cut in boundaries),
         boundary_max_abs_difference=largest(cut.max_abs_difference for cut in boundaries),
