@@ -1,1 +1,3 @@
-"""Certification: lock, plan, parity, speed, statistics, environment."""
+"""Certification: what it takes, plan, parity, speed, environment, verdict."""
+
+import dgrctl.wire  # noqa: F401 - puts the generated contract on the path as dgr.v1
