@@ -184,9 +184,7 @@ class ServedProcess:
 
     def death(self, ending: Ending) -> StageError:
         """The error that says how it ended, with its last words."""
-        return StageError(
-            f"{self.title} {ending}", where=self.where, remedy=ending.remedy, detail=tail(self.log)
-        )
+        return StageError(f"{self.title} {ending}", where=self.where, remedy=ending.remedy, detail=tail(self.log))
 
     def ask_to_end(self) -> None:
         """Lets go of the lifeline and sends SIGTERM. Does not wait."""
@@ -243,6 +241,15 @@ class ServedProcess:
             f"{self.title} {why}{then}", where=self.where, remedy="build it again: dgrctl build", detail=tail(self.log)
         )
 
+    def too_slow(self, seconds: float) -> StageError:
+        """The error that says that it was not ready in time."""
+        return StageError(
+            f"{self.title} is not ready after {seconds:g} s",
+            where=self.where,
+            remedy="read its log; give it more time if the model's disk is slow",
+            detail=tail(self.log),
+        )
+
     def _refusal(self, message: Refused) -> DgrError:
         kinds: dict[str, type[DgrError]] = {
             "INVALID_ARGUMENT": InputError,
@@ -261,29 +268,26 @@ def await_ready(processes: Sequence[ServedProcess], timeout: float) -> None:
         DgrError: one of them refused, died, or was not ready within ``timeout`` seconds. The others go on; stop them.
     """
     deadline = time.monotonic() + timeout
-    waiting = {descriptor: process for process in processes for descriptor in (process.stdout, process.pidfd)}
+    owners = {descriptor: process for process in processes for descriptor in (process.stdout, process.pidfd)}
     watch = select.poll()
-    for descriptor in waiting:
+    for descriptor in owners:
         watch.register(descriptor, select.POLLIN)
+    waiting = list(processes)
     while waiting:
         events = watch.poll(max(0.0, deadline - time.monotonic()) * 1000)
         if not events:
-            process = next(iter(waiting.values()))
-            raise StageError(
-                f"{process.title} is not ready after {timeout:g} s",
-                where=process.where,
-                remedy="read its log; give it more time if the model's disk is slow",
-                detail=tail(process.log),
-            )
-        for process in dict.fromkeys(waiting[descriptor] for descriptor, _ in events):
-            if process.read_ready_line():
-                for descriptor in (process.stdout, process.pidfd):
-                    watch.unregister(descriptor)
-                    del waiting[descriptor]
+            raise waiting[0].too_slow(timeout)
+        for process in dict.fromkeys(owners[descriptor] for descriptor, _ in events):
+            ending = process.wait(0) if process not in waiting else None
+            if ending is not None:
+                raise process.death(ending)
+            if process in waiting and process.read_ready_line():
+                watch.unregister(process.stdout)
+                waiting.remove(process)
 
 
 def stop_all(processes: Sequence[ServedProcess], grace: float) -> None:
-    """Ends all of them together: each is asked, then each is waited for; ``grace`` seconds for all. None is left, whatever fails."""
+    """Ends all of them: each is asked first, then waited for, ``grace`` seconds for all. None is left, whatever fails."""
     for process in processes:
         process.ask_to_end()
     deadline = time.monotonic() + grace
@@ -297,8 +301,4 @@ def stop_all(processes: Sequence[ServedProcess], grace: float) -> None:
 
 
 def _environment() -> dict[str, str]:
-    return {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith(_SCRUBBED) and name.lower() not in _PROXIES
-    }
+    return {name: value for name, value in os.environ.items() if not name.startswith(_SCRUBBED) and name.lower() not in _PROXIES}

@@ -23,7 +23,7 @@ class Refused(msgspec.Struct, tag_field="event", tag="error", forbid_unknown_fie
 
     code: str
     message: str
-    remedy: str
+    remedy: str | None = None
 
 
 def parse_line(line: bytes) -> Ready | Refused:

@@ -1,0 +1,42 @@
+"""Everything a route is made from, each part verified before anything starts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dgrctl.artifacts.local import LocalModel
+from dgrctl.artifacts.provision import verified_model
+from dgrctl.lanes.build import verified_build
+from dgrctl.lanes.record import BuildRecord
+from dgrctl.layout import Layout
+from dgrctl.recipes.placement import LayerRange, resolve
+from dgrctl.recipes.recipe import Recipe, find_recipe, load_recipe
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A recipe with the model, the build and the layer ranges that it names; ``ranges`` in route order."""
+
+    recipe: Recipe
+    model: LocalModel
+    build: BuildRecord
+    ranges: Sequence[LayerRange]
+
+
+def prepare(layout: Layout, recipe: str, storage: str | None = None) -> Prepared:
+    """Reads a recipe and verifies what it needs.
+
+    Args:
+        recipe: Its name or file.
+        storage: Where models are kept, if not where they usually are.
+
+    Raises:
+        InputError: the recipe is malformed or contradicts its model.
+        IntegrityError: the model or a program is not what was recorded.
+        DgrError: the model was not pulled or the lane not built; the remedy is the command that does.
+    """
+    wanted = load_recipe(find_recipe(layout, recipe))
+    model = verified_model(layout, wanted.model, storage)
+    ranges = resolve(wanted, model)
+    return Prepared(wanted, model, verified_build(layout, wanted.lane), ranges)
