@@ -12,6 +12,7 @@ from dgrctl import __version__
 from dgrctl.errors import DgrError
 from dgrctl.layout import Layout
 from dgrctl.report.console import emit_json, note, show_error
+from dgrctl.termination import orderly_termination
 
 # In the order a release engineer meets them.
 GROUPS = ("fetch", "patch", "build", "model", "recipe", "worker", "run", "certify", "keys", "evidence", "matrix")
@@ -19,7 +20,9 @@ GROUPS = ("fetch", "patch", "build", "model", "recipe", "worker", "run", "certif
 
 def parser() -> argparse.ArgumentParser:
     """The whole command line."""
-    top = argparse.ArgumentParser(prog="dgrctl", description="Run one GGUF model across machines, and prove it.", allow_abbrev=False)
+    top = argparse.ArgumentParser(
+        prog="dgrctl", description="Run one GGUF model across machines, and prove it.", allow_abbrev=False
+    )
     top.add_argument("--version", action="version", version=f"dgrctl {__version__}")
     commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for group in GROUPS:
@@ -31,7 +34,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command; returns the process's exit code."""
     arguments = parser().parse_args(argv)
     try:
-        return int(arguments.run(Layout.find(), arguments))
+        with orderly_termination():
+            return int(arguments.run(Layout.find(), arguments))
     except DgrError as error:
         if getattr(arguments, "json", False):
             emit_json(error.as_dict())

@@ -25,9 +25,9 @@ def note(message: str) -> None:
     stderr.print(escape(message))
 
 
-def emit_json(document: object) -> None:
-    """One JSON document on stdout, and nothing else."""
-    json.dump(document, sys.stdout, indent=2, ensure_ascii=False, sort_keys=False)
+def emit_json(document: object, *, one_line: bool = False) -> None:
+    """One JSON document on stdout, and nothing else; on one line where more may follow later."""
+    json.dump(document, sys.stdout, indent=None if one_line else 2, ensure_ascii=False, sort_keys=False)
     sys.stdout.write("\n")
     sys.stdout.flush()
 
