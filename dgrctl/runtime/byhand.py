@@ -43,7 +43,7 @@ class Started:
 
 
 def serve_by_hand(
-    layout: Layout, recipe: str, stage: int, listen: str, storage: str | None, announce: Callable[[Started], None]
+    layout: Layout, recipe: str, stage: int, *, listen: str, storage: str | None, announce: Callable[[Started], None]
 ) -> None:
     """Runs one stage of a recipe until it ends, or until an interrupt or SIGTERM ends it. Its log lines go to stderr.
 
