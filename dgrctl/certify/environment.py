@@ -12,45 +12,19 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 
-import msgspec
+from dgrctl.evidence.certification import CpuTimes, Reading
 
 _CPUS = "sys/devices/system/cpu"
 
 
-class CpuTimes(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """Ticks since boot, over all processors: all of them, and those that a hypervisor gave to others."""
-
-    total: int
-    stolen: int
-
-
-class Environment(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """One look at the machine. Whole numbers and strings only, as it goes into signed payloads."""
-
-    captured_at: str  # RFC 3339, UTC
-    cpu_model: str
-    cpu_flags: list[str]
-    cpus: int  # that this process may use
-    kernel: str
-    virtualisation: str  # "none", "hypervisor", a vendor's name, with "+container" appended inside one
-    load_average: list[str]  # over 1, 5 and 15 minutes, as the kernel prints it
-    memory_total_kib: int
-    memory_available_kib: int
-    governor: str | None
-    frequency_khz: list[int] | None  # one per processor
-    throttle_events: int | None
-    temperature_millicelsius: int | None  # of the hottest zone
-    times: CpuTimes
-
-
-def capture(root: Path = Path("/")) -> Environment:
+def capture(root: Path = Path("/")) -> Reading:
     """Reads the machine's state. ``root`` is where proc/ and sys/ lie."""
     model, flags = _processor(root)
     memory = _memory(root)
-    return Environment(
-        captured_at=datetime.now(UTC).isoformat(timespec="seconds"),
+    return Reading(
+        captured_at=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         cpu_model=model,
-        cpu_flags=flags,
+        cpu_flags=tuple(flags),
         cpus=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
         kernel=f"{platform.system()} {platform.release()} {platform.version()}",
         virtualisation=_virtualisation(root, flags),
@@ -65,16 +39,17 @@ def capture(root: Path = Path("/")) -> Environment:
     )
 
 
-def load_average(root: Path = Path("/")) -> list[str]:
+def load_average(root: Path = Path("/")) -> tuple[str, ...]:
     """The three load averages as the kernel prints them; empty where there is no /proc/loadavg."""
-    return (_text(root / "proc/loadavg") or "").split()[:3]
+    return tuple((_text(root / "proc/loadavg") or "").split()[:3])
 
 
 def cpu_times(root: Path = Path("/")) -> CpuTimes:
     """Ticks of all processors since boot; zeros where /proc/stat cannot be read."""
     first = (_text(root / "proc/stat") or "").split("\n", 1)[0].split()
     # user nice system idle iowait irq softirq steal guest guest_nice; guest time is contained in user and nice.
-    ticks = [int(field) for field in first[1:9]] if first[:1] == ["cpu"] else []
+    known = first[:1] == ["cpu"] and all(field.isdigit() for field in first[1:9])
+    ticks = [int(field) for field in first[1:9]] if known else []
     return CpuTimes(total=sum(ticks), stolen=ticks[7] if len(ticks) == 8 else 0)
 
 
@@ -84,7 +59,7 @@ def stolen_ppm(before: CpuTimes, after: CpuTimes) -> int:
     return (after.stolen - before.stolen) * 1_000_000 // total if total > 0 else 0
 
 
-def changes(before: Environment, after: Environment) -> list[str]:
+def changes(before: Reading, after: Reading) -> list[str]:
     """What differs that must not differ within one run: the machine, its kernel, its throttling. Empty when nothing does."""
     found = []
     for field in ("cpu_model", "cpu_flags", "cpus", "kernel", "virtualisation", "memory_total_kib", "governor"):
@@ -106,7 +81,7 @@ def _processor(root: Path) -> tuple[str, list[str]]:
             model = value.strip()
         elif key.strip() in ("flags", "Features") and not flags:
             flags = sorted(value.split())
-    return model or platform.processor() or platform.machine(), flags
+    return model or platform.processor() or platform.machine() or "unknown", flags
 
 
 def _memory(root: Path) -> dict[str, int]:
@@ -129,15 +104,15 @@ def _virtualisation(root: Path, flags: list[str]) -> str:
     return (vendor or "none") + ("+container" if container else "")
 
 
-def _frequencies(root: Path) -> list[int] | None:
+def _frequencies(root: Path) -> tuple[int, ...] | None:
     exact = _per_cpu(root, "cpufreq/scaling_cur_freq")
     if exact:
-        return exact
+        return tuple(exact)
     # Without cpufreq (most virtual machines) cpuinfo still prints what the kernel believes.
     lines = (_text(root / "proc/cpuinfo") or "").splitlines()
     megahertz = [line.partition(":")[2].strip() for line in lines if line.startswith("cpu MHz")]
     try:
-        return [round(float(value) * 1000) for value in megahertz] or None
+        return tuple(round(float(value) * 1000) for value in megahertz) or None
     except ValueError:
         return None
 
