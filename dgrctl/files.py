@@ -61,6 +61,7 @@ def write_atomic(path: Path, data: bytes, mode: int = 0o644) -> None:
 
 
 def sync_folder(folder: Path) -> None:
+    """Makes renames in ``folder`` survive a power failure."""
     """Makes renames and removals inside ``folder`` survive a power loss."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:

@@ -109,12 +109,13 @@ def _try_all(layout: Layout, manifest: UpstreamManifest, attempts: dict[str, Tra
                 bring(layout, manifest, transport, clone)
             _prove(clone, manifest)
             _install(clone, layout.pristine)
-            return name
         except StorageError:
             raise
         except DgrError as error:
             note(f"{name} does not work: {error.what}")
             failures.append(_attempt_text(name, error))
+        else:
+            return name
         finally:
             shutil.rmtree(folder, ignore_errors=True)
     raise FetchError(

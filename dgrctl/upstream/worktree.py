@@ -128,7 +128,7 @@ def _hash_folder(folder: bytes, prefix: bytes, files: dict[bytes, Entry]) -> byt
 def _hash_file(item: os.DirEntry[bytes]) -> tuple[str, bytes]:
     status = item.stat(follow_symlinks=False)
     if stat.S_ISLNK(status.st_mode):
-        return "120000", _object_id(b"blob", os.fsencode(os.readlink(item.path)))
+        return "120000", _object_id(b"blob", os.fsencode(Path(os.fsdecode(item.path)).readlink()))
     if not stat.S_ISREG(status.st_mode):
         # A pipe or device: reading it could wait for ever, and no tree holds such a thing.
         return "other", b"\0" * 20
@@ -149,4 +149,3 @@ def name_some(found: list[Difference], limit: int = 10) -> str:
     if len(found) > limit:
         lines.append(f"… and {len(found) - limit} more")
     return "\n".join(lines)
-
