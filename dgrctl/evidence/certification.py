@@ -204,8 +204,8 @@ class Parity(Record, frozen=True):
 class SpeedPair(Record, frozen=True):
     """One pair, the two halves run one after the other; ``first`` says which came first. Raw durations.
 
-    ``load_1m`` was read before the pair, ``stolen_ppm`` is the share of processor time that a hypervisor gave to others during it,
-    in parts per million.
+    ``load_1m`` was read before the pair; ``stolen_ppm`` is the share of processor time that a hypervisor gave to others during
+    it, in parts per million.
     """
 
     first: Literal["whole", "split"]

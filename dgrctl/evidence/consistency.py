@@ -1,0 +1,170 @@
+"""Whether a certification's numbers fit each other and its lock: every sum, ratio and count is repeated from its raw parts.
+
+The signature says who wrote the numbers, this says that they can be what a complete run under that lock gives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from itertools import pairwise
+
+from dgrctl.evidence.certification import Certification, ParityRun
+from dgrctl.evidence.lock import Lock
+from dgrctl.evidence.ratios import estimate
+from dgrctl.evidence.totals import actual_counts, expected_counts, logit_rows, parity_totals
+from dgrctl.evidence.verdict import reasons_to_fail
+
+# Names under which devices show themselves that are programs. Nothing they compute is evidence about hardware.
+_EMULATED = ("qemu tcg", "tcgtcg", "bochs", "llvmpipe", "lavapipe", "softpipe", "swiftshader")
+
+
+def problems(certification: Certification, lock: Lock) -> Iterator[str]:
+    """What contradicts itself or the lock, in sentences; nothing where all is well."""
+    yield from _identity(certification, lock)
+    yield from _times(certification)
+    yield from _runs(certification, lock)
+    yield from _boundaries(certification)
+    yield from _speed(certification, lock)
+    yield from _completion(certification, lock)
+    yield from _verdict(certification, lock)
+
+
+def _identity(certification: Certification, lock: Lock) -> Iterator[str]:
+    named = (certification.lock.id, certification.lock.version, certification.lock.sha256)
+    if named != (lock.id, lock.version, lock.digest()):
+        yield f"it was judged by lock {named[0]}.v{named[1]} ({named[2]}), not by {lock.name} ({lock.digest()})"
+    for what, found, locked in (
+        ("lane", certification.lane, lock.lane),
+        ("model", certification.model.id, lock.model),
+        ("evidence class", certification.evidence_class, lock.evidence_class),
+    ):
+        if found != locked:
+            yield f"its {what} is {found}; the lock is for {locked}"
+    shown = f"{certification.device.name}\n{certification.environment.before.cpu_model}".lower()
+    if certification.evidence_class in ("real-hardware", "release") and any(name in shown for name in _EMULATED):
+        yield f"{certification.device.name} is an emulator; it can never give {certification.evidence_class}"
+    ranges = certification.recipe.ranges
+    contiguous = all(left[1] == right[0] for left, right in pairwise(ranges)) and all(begin < end for begin, end in ranges)
+    if not contiguous or ranges[0][0] != 0 or ranges[-1][1] != certification.model.layers:
+        yield f"its ranges do not cover layers 0 to {certification.model.layers} once and in order"
+
+
+def _times(certification: Certification) -> Iterator[str]:
+    run, environment = certification.run, certification.environment
+    try:
+        started, finished, before, after = (
+            datetime.fromisoformat(text)
+            for text in (run.started, run.finished, environment.before.captured_at, environment.after.captured_at)
+        )
+    except ValueError as error:
+        yield f"a time is none: {error}"
+        return
+    if started > finished or before > after:
+        yield "it ends before it starts"
+
+
+def _runs(certification: Certification, lock: Lock) -> Iterator[str]:
+    parity = certification.parity
+    if (parity.prompt_set.name, parity.prompt_set.sha256) != (lock.prompt_set.name, lock.prompt_set.sha256):
+        yield f"its prompt set is {parity.prompt_set.name}, not the locked one"
+    expected = {(prompt, outputs) for prompt in {run.prompt for run in parity.runs} for outputs in lock.parity.outputs}
+    found = [(run.prompt, run.outputs) for run in parity.runs]
+    if len(expected) != lock.prompt_set.prompts * len(lock.parity.outputs) or sorted(found) != sorted(expected):
+        yield (
+            f"it holds {len(found)} parity runs of {len({run.prompt for run in parity.runs})} prompts; the lock demands each of "
+            f"{lock.prompt_set.prompts} prompts once with each of {', '.join(lock.parity.outputs)}"
+        )
+    if len({(run.prompt, run.prompt_tokens) for run in parity.runs}) != len({run.prompt for run in parity.runs}):
+        yield "a prompt has different numbers of tokens in different runs"
+    for run in parity.runs:
+        yield from _run(run, certification.model.vocabulary, lock)
+    if parity.totals != parity_totals(parity.runs, parity.boundaries):
+        yield "the parity totals are not the sums of their parts"
+
+
+def _run(run: ParityRun, vocabulary: int, lock: Lock) -> Iterator[str]:
+    name = f"prompt {run.prompt}, outputs {run.outputs}"
+    rows = logit_rows(run.outputs, run.prompt_tokens, run.decode_steps)
+    if run.decode_steps != lock.parity.decode_steps:
+        yield f"{name}: {run.decode_steps} decode steps, not {lock.parity.decode_steps}"
+    if (run.logit_rows, run.logits_compared) != (rows, rows * vocabulary):
+        yield f"{name}: {run.logits_compared} logits in {run.logit_rows} rows, not {rows} rows of {vocabulary}"
+    if run.tokens_compared != run.decode_steps + 1:
+        yield f"{name}: {run.tokens_compared} tokens compared, not {run.decode_steps + 1}"
+    if run.tokens_differing > run.tokens_compared or run.greedy_rows_differing > run.logit_rows:
+        yield f"{name}: more tokens differ than were compared"
+    yield from _differing(name, run.logits_compared, run.logits_differing, run.max_abs_difference)
+
+
+def _boundaries(certification: Certification) -> Iterator[str]:
+    parity, width = certification.parity, certification.model.residual_width
+    cuts = [end for _, end in certification.recipe.ranges[:-1]]
+    if [boundary.cut for boundary in parity.boundaries] != cuts:
+        yield f"boundaries were compared at cuts {[boundary.cut for boundary in parity.boundaries]}; the recipe cuts at {cuts}"
+    rows = sum(run.prompt_tokens + run.decode_steps for run in parity.runs)
+    for boundary in parity.boundaries:
+        name = f"cut {boundary.cut}"
+        if (boundary.rows_compared, boundary.values_compared) != (rows, rows * width):
+            yield f"{name}: {boundary.values_compared} values in {boundary.rows_compared} rows, not {rows} rows of {width}"
+        yield from _differing(name, boundary.values_compared, boundary.values_differing, boundary.max_abs_difference)
+
+
+def _differing(name: str, compared: int, differing: int, difference: str) -> Iterator[str]:
+    if differing > compared:
+        yield f"{name}: {differing} of {compared} values differ"
+    if not differing and difference != "0":
+        yield f"{name}: no value differs, and yet by up to {difference}"
+
+
+def _speed(certification: Certification, lock: Lock) -> Iterator[str]:
+    speed, locked = certification.speed, lock.speed
+    for what, found, demanded in (
+        ("warm-up pairs", speed.warmup, locked.warmup),
+        ("pairs", len(speed.pairs), locked.pairs),
+        ("prompt tokens", speed.prompt_tokens, locked.prompt_tokens),
+        ("generated tokens", speed.generate_tokens, locked.generate_tokens),
+        ("confidence", speed.confidence, locked.confidence),
+        ("resamples", speed.bootstrap_resamples, locked.bootstrap_resamples),
+        ("minimum ratio of prefill", speed.min_ratio_prefill, locked.min_ratio_prefill),
+        ("minimum ratio of decode", speed.min_ratio_decode, locked.min_ratio_decode),
+    ):
+        if found != demanded:
+            yield f"speed was measured with {what} {found}; the lock demands {demanded}"
+            return
+    if {pair.first for pair in speed.pairs} != {"whole", "split"}:
+        yield "one of whole and split came first in every pair"
+    for phase, found_estimate, durations in (
+        ("prefill", speed.prefill, [(pair.whole_prefill_us, pair.split_prefill_us) for pair in speed.pairs]),
+        ("decode", speed.decode, [(pair.whole_decode_us, pair.split_decode_us) for pair in speed.pairs]),
+    ):
+        repeated = estimate(
+            durations,
+            confidence=locked.confidence,
+            resamples=locked.bootstrap_resamples,
+            seed=f"{certification.run.nonce}:{phase}",
+        )
+        if found_estimate != repeated:
+            yield f"the {phase} ratio does not follow from the raw pairs: {found_estimate.ratio}, not {repeated.ratio}"
+
+
+def _completion(certification: Certification, lock: Lock) -> Iterator[str]:
+    counted = actual_counts(certification.parity, certification.speed)
+    tokens = {run.prompt: run.prompt_tokens for run in certification.parity.runs}
+    expected = expected_counts(lock, list(tokens.values()), certification.model, len(certification.recipe.ranges) - 1)
+    if certification.completion.actual != counted:
+        yield "the completion marker counts other than what the evidence holds"
+    if certification.completion.expected != expected:
+        yield "the completion marker expects other counts than the lock, the prompts and the recipe give"
+    if certification.completion.expected != certification.completion.actual:
+        yield "the run is incomplete: expected and actual counts differ"
+
+
+def _verdict(certification: Certification, lock: Lock) -> Iterator[str]:
+    reasons = reasons_to_fail(certification.parity, certification.speed, lock)
+    verdict = "failed" if reasons else "passed"
+    if certification.verdict != verdict:
+        because = f": {reasons[0]}" if reasons else ""
+        yield f"its verdict is {certification.verdict}, its numbers say {verdict}{because}"
+    elif certification.reasons != reasons:
+        yield "its reasons are not those that its numbers give"
