@@ -15,7 +15,7 @@ from dgrctl.artifacts.gguf_header import GgufHeader, Scalar, Tensor
 from dgrctl.artifacts.gguf_types import FILE_TYPES
 from dgrctl.errors import InputError
 
-_MAX_LAYERS = 65536
+_MAX_LAYERS = 512  # LLAMA_MAX_LAYERS
 _LAYER = re.compile(r"^blk\.(0|[1-9]\d{0,5})\.")
 _EMBEDDING = "token_embd.weight"
 _OUTPUT = "output.weight"

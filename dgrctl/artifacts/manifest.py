@@ -72,7 +72,7 @@ class ModelManifest(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_
     title: Text
     license: Text
     architecture: Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9][a-z0-9_.-]*$(?!\n)", max_length=100)]
-    layer_count: Annotated[int, msgspec.Meta(ge=1, le=65536)]
+    layer_count: Annotated[int, msgspec.Meta(ge=1, le=512, description="LLAMA_MAX_LAYERS at most")]
     quantisation: Annotated[str, msgspec.Meta(pattern=r"^[A-Z0-9_]+$(?!\n)", max_length=32)]
     tokenizer_sha256: Sha256
     parts: Annotated[tuple[Part, ...], msgspec.Meta(min_length=1, max_length=99999)]

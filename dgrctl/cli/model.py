@@ -14,18 +14,20 @@ from dgrctl.report.table import print_table
 
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Adds ``model`` and its subcommands."""
-    group = commands.add_parser("model", help="pull, list and verify models")
+    group = commands.add_parser("model", help="pull, list and verify models", allow_abbrev=False)
     actions = group.add_subparsers(dest="action", metavar="ACTION", required=True)
 
-    pull = actions.add_parser("pull", help="bring a model to this machine and hash every part of it")
+    pull = actions.add_parser("pull", help="bring a model to this machine and hash every part of it", allow_abbrev=False)
     pull.add_argument("id", metavar="ID", help="a model of manifests/models/")
     pull.add_argument("--repair", action="store_true", help="bring again the parts whose bytes are wrong")
     pull.set_defaults(run=_pull)
 
-    listing = actions.add_parser("list", help="the models that have a manifest, and which of them are here (not hashed)")
+    listing = actions.add_parser(
+        "list", help="the models that have a manifest, and which of them are here (not hashed)", allow_abbrev=False
+    )
     listing.set_defaults(run=_list)
 
-    verify = actions.add_parser("verify", help="hash every part of a model that is here")
+    verify = actions.add_parser("verify", help="hash every part of a model that is here", allow_abbrev=False)
     verify.add_argument("id", metavar="ID", help="a model of manifests/models/")
     verify.set_defaults(run=_verify)
 
