@@ -73,7 +73,8 @@ class PromptPlan:
                 outputs = common_pb2.OUTPUT_ROWS_NONE
             calls.append(_call(common_pb2.PHASE_PREFILL, self.tokens[begin:end], begin, outputs))
         for step, token in enumerate(sampled[: self.decode_steps]):
-            calls.append(_call(common_pb2.PHASE_DECODE, (token,), len(self.tokens) + step, self.mode.wire))
+            # One row is both all rows and the last.
+            calls.append(_call(common_pb2.PHASE_DECODE, (token,), len(self.tokens) + step, common_pb2.OUTPUT_ROWS_LAST))
         return calls
 
 
