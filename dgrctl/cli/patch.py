@@ -17,7 +17,8 @@ from dgrctl.upstream.stack import PatchStatus, apply, status
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Adds ``patch`` and its actions; ``patch`` alone applies."""
     parser = commands.add_parser("patch", help="apply the patch stack to the fetched llama.cpp")
-    parser.set_defaults(run=_apply, force=False, json=False)
+    parser.set_defaults(run=_apply, force=False)
+    parser.add_argument("--json", action="store_true", help="print the result as JSON on stdout")
     actions = parser.add_subparsers(dest="action", metavar="ACTION")
 
     applying = actions.add_parser("apply", help="make the workspace hold the pin with the stack applied (the default)")
@@ -31,7 +32,8 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     exporting.set_defaults(run=_export)
 
     for action in (applying, telling, exporting):
-        action.add_argument("--json", action="store_true", help="print the result as JSON on stdout")
+        # No default here: it would undo a --json that stands before the action.
+        action.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print the result as JSON on stdout")
 
 
 def _apply(layout: Layout, arguments: argparse.Namespace) -> int:

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from dgrctl.errors import PatchError
 from dgrctl.files import storage_errors
 from dgrctl.layout import Layout
-from dgrctl.upstream.commits import Tip, commit_patches, read_commits
+from dgrctl.upstream.commits import commit_patches, read_commits
 from dgrctl.upstream.manifest import UpstreamManifest
 from dgrctl.upstream.patchfile import MAX_PATCH_BYTES, Patch, file_name, parse_patch
 from dgrctl.upstream.replace import replace_files
 from dgrctl.upstream.series import LOCK_NAME, SeriesLock, load_lock, make_lock, patch_names, render_lock
 from dgrctl.upstream.stack import workspace_locked
-from dgrctl.upstream.workspace import APPLIED, WorkspaceState, inspect, open_workspace
+from dgrctl.upstream.workspace import WorkspaceState, inspect, move_head, open_workspace
 from dgrctl.upstream.worktree import name_some
 
 
@@ -59,7 +59,7 @@ def export(layout: Layout) -> ExportResult:
         _refuse_over_budget(layout, lock)
         _refuse_to_overwrite(layout, former, files)
         result = _write(layout, files, lock)
-        _move_head(layout, state, tip)
+        move_head(layout, state, tip.head)
         return result
 
 
@@ -134,12 +134,3 @@ def _content(layout: Layout, name: str) -> bytes | None:
         return (layout.patches / name).read_bytes()
     except FileNotFoundError:
         return None
-
-
-def _move_head(layout: Layout, state: WorkspaceState, tip: Tip) -> None:
-    """The same tree under the stack's own commits; index and work tree stay as they are."""
-    repository = open_workspace(layout)
-    if state.head is not None and state.head != tip.head:
-        repository.run("update-ref", "-m", "dgrctl patch export", "HEAD", tip.head, state.head)
-    if state.applied != tip.head:
-        repository.run("update-ref", APPLIED, tip.head)

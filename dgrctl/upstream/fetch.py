@@ -18,8 +18,7 @@ from dgrctl.layout import Layout
 from dgrctl.report.console import note, progress
 from dgrctl.statelock import state_lock
 from dgrctl.upstream.git import Repository
-from dgrctl.upstream.manifest import SdistTransport, Transport, UpstreamManifest, load_manifest, transport_name
-from dgrctl.upstream.sdist import sweep_downloads
+from dgrctl.upstream.manifest import Transport, UpstreamManifest, load_manifest, transport_name
 from dgrctl.upstream.transports import bring
 from dgrctl.upstream.worktree import differences, name_some, snapshot
 
@@ -55,7 +54,7 @@ def fetch(layout: Layout, *, transport: str | None = None, source: Path | None =
     manifest = load_manifest(layout)
     attempts = _attempts(manifest, transport, source)
     with state_lock(layout, LOCK):
-        _sweep(layout, manifest)
+        _sweep(layout)
         if not force and layout.pristine.exists() and not _is_former_pin(layout, manifest):
             _verify(layout.pristine, manifest)
             return FetchResult(manifest.commit, manifest.tree, None, changed=False)
@@ -105,14 +104,14 @@ def _try_all(layout: Layout, manifest: UpstreamManifest, attempts: dict[str, Tra
             folder = Path(tempfile.mkdtemp(prefix=f".{layout.pristine.name}.", suffix=".partial", dir=_parent(layout)))
         try:
             clone = folder / "clone"
-            with progress(f"Fetching {manifest.name} {manifest.version} by {name}"), storage_errors(folder):
+            with storage_errors(folder):
                 bring(layout, manifest, transport, clone)
             _prove(clone, manifest)
             _install(clone, layout.pristine)
         except StorageError:
             raise
         except DgrError as error:
-            note(f"{name} does not work: {error.what}")
+            note(f"transport {name} does not work: {error.what}{_last_line(error)}")
             failures.append(_attempt_text(name, error))
         else:
             return name
@@ -124,6 +123,11 @@ def _try_all(layout: Layout, manifest: UpstreamManifest, attempts: dict[str, Tra
         detail="\n".join(failures),
         remedy="dgrctl fetch --from PATH takes a bundle or a clone that you have",
     )
+
+
+def _last_line(error: DgrError) -> str:
+    lines = (error.detail or "").splitlines()
+    return f": {lines[-1]}" if lines else ""
 
 
 def _attempt_text(name: str, error: DgrError) -> str:
@@ -195,10 +199,7 @@ def _install(clone: Path, target: Path) -> None:
         clone.rename(target)
 
 
-def _sweep(layout: Layout, manifest: UpstreamManifest) -> None:
+def _sweep(layout: Layout) -> None:
     """Removes what killed runs left. A git that outlived its dgrctl may still be writing there; the next run gets the rest."""
     for leftover in layout.pristine.parent.glob(f".{layout.pristine.name}.*"):
         shutil.rmtree(leftover, ignore_errors=True)
-    for transport in manifest.transports:
-        if isinstance(transport, SdistTransport):
-            sweep_downloads(layout, transport)

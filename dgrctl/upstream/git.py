@@ -6,6 +6,7 @@ Every call of git in dgrctl goes through here.
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -98,27 +99,38 @@ def run_git(
     """
     shown = " ".join(["git", *(argument for argument in arguments if not argument.startswith("--git-dir="))])
     try:
-        done = subprocess.run(
+        process = subprocess.Popen(
             git_command(*arguments),
             cwd=cwd,
             env=git_environment() | dict(environment or {}),
-            input=stdin if stdin is not None else b"",
-            capture_output=True,
-            timeout=timeout,
-            check=False,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            process_group=0,
         )
     except FileNotFoundError as error:
         raise ToolchainError("git is not installed", where="PATH", remedy="install it: apt-get install git") from error
+    try:
+        output, messages = process.communicate(stdin or b"", timeout)
     except subprocess.TimeoutExpired as error:
         raise raises(f"git gave no answer within {timeout:.0f} s", where=shown) from error
-    if done.returncode in accepted:
-        return done.stdout
-    tail = "\n".join(done.stderr.decode("utf-8", "replace").splitlines()[-8:])
+    finally:
+        _end_group(process)
+    if process.returncode in accepted:
+        return output
+    tail = "\n".join(messages.decode("utf-8", "replace").splitlines()[-8:])
     if "No space left on device" in tail or "Disk quota exceeded" in tail:
         raise StorageError(
             "the disk is full", where=str(cwd) if cwd else shown, detail=tail, remedy="free space and run the same command again"
         )
-    raise raises(f"git ended with exit code {done.returncode}", where=shown, detail=tail)
+    raise raises(f"git ended with exit code {process.returncode}", where=shown, detail=tail)
+
+
+def _end_group(process: subprocess.Popen[bytes]) -> None:
+    """Ends git if it still runs, with the helpers it started, which would otherwise go on waiting for a network."""
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
 
 
 class Repository:
@@ -158,7 +170,7 @@ class Repository:
 
     def resolve(self, revision: str) -> str | None:
         """The object id that ``revision`` names, or None where there is no such object."""
-        answer = self.run("rev-parse", "--verify", "--quiet", "--end-of-options", revision, accepted=(0, 1, 128))
+        answer = self.run("rev-parse", "--verify", "--quiet", revision, accepted=(0, 1, 128))
         return answer.decode().strip() or None
 
     def is_repository(self) -> bool:

@@ -16,12 +16,12 @@ from dgrctl.layout import Layout
 from dgrctl.report.console import progress
 from dgrctl.statelock import state_lock
 from dgrctl.upstream import fetch
-from dgrctl.upstream.commits import Tip, commit_patches
+from dgrctl.upstream.commits import Tip, commit_patches, read_commits
 from dgrctl.upstream.manifest import UpstreamManifest, load_manifest
 from dgrctl.upstream.patchfile import Patch
 from dgrctl.upstream.replace import recover
 from dgrctl.upstream.series import LOCK_NAME, Lines, Series, load_lock, load_series
-from dgrctl.upstream.workspace import NewWorkspace, WorkspaceState, inspect, open_workspace, sweep
+from dgrctl.upstream.workspace import NewWorkspace, WorkspaceState, inspect, move_head, open_workspace, sweep
 from dgrctl.upstream.worktree import differences, name_some, snapshot
 
 LOCK = "workspace"
@@ -107,9 +107,9 @@ def apply(layout: Layout, *, force: bool = False) -> PatchStatus:
                 _check_tip(layout, series, Tip(series.lock.head, state.tree or ""))
                 return _status(series, state, [])
             if state.holds_work:
-                _refuse_other_head(layout, series, state)
+                return _adopt(layout, series, state)
         _build(layout, manifest, series)
-        return _status(series, inspect(layout), [], changed=True)
+        return _status(series, _as_locked(series), [], changed=True)
 
 
 def verify_workspace(layout: Layout) -> PatchStatus:
@@ -174,6 +174,25 @@ def _check_tip(layout: Layout, series: Series, tip: Tip) -> None:
         )
 
 
+def _adopt(layout: Layout, series: Series, state: WorkspaceState) -> PatchStatus:
+    """Takes commits that are the stack's patches already (an export was killed before it moved HEAD); refuses any other."""
+    repository = open_workspace(layout)
+    if state.tree != series.lock.tree or repository.resolve(f"{series.lock.pin}^{{commit}}") is None:
+        _refuse_other_head(layout, series, state)
+    tip = commit_patches(repository, series.lock.pin, _named(layout, series))
+    _check_tip(layout, series, tip)
+    present = [patch for patch, _tree in read_commits(repository, series.lock.pin, str(state.head))]
+    if present != list(series.patches):
+        _refuse_other_head(layout, series, state)
+    move_head(layout, state, tip.head)
+    return _status(series, _as_locked(series), [], changed=True)
+
+
+def _as_locked(series: Series) -> WorkspaceState:
+    """The workspace as it is once it was proven to be what the lock names."""
+    return WorkspaceState(series.lock.head, series.lock.tree, series.lock.head, ())
+
+
 def _refuse_dirty(layout: Layout, state: WorkspaceState) -> None:
     if state.dirty:
         raise IntegrityError(
@@ -189,16 +208,10 @@ def _refuse_other_head(layout: Layout, series: Series, state: WorkspaceState) ->
     repository = open_workspace(layout)
     if repository.resolve(f"{series.lock.pin}^{{commit}}") is not None:
         _check_tip(layout, series, commit_patches(repository, series.lock.pin, _named(layout, series)))
-    if state.holds_work:
-        raise PatchError(
-            f"the workspace holds commits that are in no patch: {_head_text(state, series.lock.head)}",
-            where=str(layout.workspace),
-            remedy="dgrctl patch export keeps them; dgrctl patch apply --force discards them",
-        )
     raise PatchError(
-        f"the stack changed since it was applied: {_head_text(state, series.lock.head)}",
+        _head_text(state, series.lock.head),
         where=str(layout.workspace),
-        remedy="dgrctl patch",
+        remedy=_KEEP_OR_DISCARD if state.holds_work else "dgrctl patch",
     )
 
 
@@ -208,7 +221,8 @@ def _named(layout: Layout, series: Series) -> list[tuple[str, Patch]]:
 
 
 def _head_text(state: WorkspaceState, head: str) -> str:
-    return f"the workspace's HEAD is {state.head}, the lock names {head}"
+    why = "the workspace holds commits that are in no patch" if state.holds_work else "the stack changed since it was applied"
+    return f"{why}: HEAD is {state.head}, the lock names {head}"
 
 
 def _status(series: Series, state: WorkspaceState, drift: list[str], *, changed: bool = False) -> PatchStatus:

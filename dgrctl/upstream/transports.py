@@ -9,6 +9,7 @@ from pathlib import Path
 
 from dgrctl.errors import FetchError
 from dgrctl.layout import Layout
+from dgrctl.report.console import progress
 from dgrctl.upstream.git import Repository, run_git
 from dgrctl.upstream.manifest import GitTransport, SdistTransport, Transport, UpstreamManifest
 from dgrctl.upstream.sdist import download_sdist, extract_git_directory
@@ -34,29 +35,29 @@ def bring(layout: Layout, manifest: UpstreamManifest, transport: Transport | Pat
 
 def _from_server(transport: GitTransport, manifest: UpstreamManifest, clone: Path) -> None:
     """Asks the server for the one commit, without history."""
-    run_git("ls-remote", "--exit-code", transport.url, "HEAD", raises=FetchError, timeout=_CONNECT_SECONDS)
-    run_git("init", "--quiet", "--template=", str(clone), raises=FetchError)
-    repository = Repository(clone, raises=FetchError)
-    repository.run("fetch", "--quiet", "--no-tags", "--depth=1", transport.url, manifest.commit)
-    _check_out(repository, manifest)
+    with progress(f"Fetching {manifest.name} {manifest.version} from {transport.url}"):
+        run_git("ls-remote", "--exit-code", transport.url, "HEAD", raises=FetchError, timeout=_CONNECT_SECONDS)
+        run_git("init", "--quiet", "--template=", str(clone), raises=FetchError)
+        repository = Repository(clone, raises=FetchError)
+        repository.run("fetch", "--quiet", "--no-tags", "--depth=1", transport.url, manifest.commit)
+        _check_out(repository, manifest)
 
 
 def _from_sdist(layout: Layout, transport: SdistTransport, manifest: UpstreamManifest, clone: Path) -> None:
     package = download_sdist(layout, transport)
     git_directory = clone.with_name(clone.name + ".git-directory")
-    extract_git_directory(package, transport.git_dir, git_directory)
-    _clone(f"file://{git_directory}", manifest, clone)
+    with progress(f"Unpacking {manifest.name} {manifest.version} from {transport.filename}"):
+        extract_git_directory(package, transport.git_dir, git_directory)
+        _clone(f"file://{git_directory}", manifest, clone)
 
 
 def _from_path(path: Path, manifest: UpstreamManifest, clone: Path) -> None:
     """From a bundle, a bare repository or a clone."""
     source = path.resolve()
-    if source.is_dir():
-        _clone(f"file://{source}", manifest, clone)
-    elif source.is_file():
-        _clone(str(source), manifest, clone)
-    else:
+    if not source.is_dir() and not source.is_file():
         raise FetchError("there is no such bundle or clone", where=str(path))
+    with progress(f"Cloning {path}"):
+        _clone(f"file://{source}" if source.is_dir() else str(source), manifest, clone)
 
 
 def _clone(source: str, manifest: UpstreamManifest, clone: Path) -> None:
@@ -74,8 +75,9 @@ def _check_out(repository: Repository, manifest: UpstreamManifest) -> None:
         raise FetchError(f"it does not hold commit {manifest.commit}")
     pin_attributes(repository)
     repository.run("checkout", "--quiet", "--detach", manifest.commit)
-    for branch in repository.text("for-each-ref", "--format=%(refname)").splitlines():
-        repository.run("update-ref", "-d", branch)
+    # What is kept is the pin alone; a clone with history can carry thousands of tags.
+    deletions = repository.run("for-each-ref", "--format=delete %(refname)")
+    repository.run("update-ref", "--stdin", stdin=deletions)
 
 
 def pin_attributes(repository: Repository) -> None:

@@ -59,7 +59,7 @@ class WorkspaceState:
 
     @property
     def holds_work(self) -> bool:
-        """Whether replacing it would lose something: files changed, or commits that dgrctl did not make."""
+        """Whether replacing it would lose something: files changed, or commits that dgrctl did not put there."""
         return self.exists and (bool(self.dirty) or self.head != self.applied)
 
 
@@ -89,6 +89,15 @@ def inspect(layout: Layout) -> WorkspaceState:
         )
     dirty = tuple(differences(repository, tree, snapshot(layout.workspace)))
     return WorkspaceState(head, tree, repository.resolve(APPLIED), dirty)
+
+
+def move_head(layout: Layout, state: WorkspaceState, head: str) -> None:
+    """Puts the stack's own commit in place of HEAD, which has the same tree: index and files stay as they are."""
+    repository = open_workspace(layout)
+    if state.head is not None and state.head != head:
+        repository.run("update-ref", "-m", "dgrctl patch", "HEAD", head, state.head)
+    if state.applied != head:
+        repository.run("update-ref", APPLIED, head)
 
 
 def sweep(layout: Layout) -> None:
