@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 _COUNTER = "oom_kill"
-_MACHINE = Path("/proc/vmstat")
 
 
 @dataclass(frozen=True)
@@ -30,10 +29,16 @@ class Verdict:
 
 
 class OomWatch:
-    """The counters of one process, remembered while it lives and compared when it is dead."""
+    """The counters of one process, remembered while it lives and compared when it is dead.
 
-    def __init__(self, pid: int) -> None:
-        self._machine = _count(_MACHINE)
+    Args:
+        proc: Where the kernel shows its processes.
+    """
+
+    def __init__(self, pid: int, proc: Path = Path("/proc")) -> None:
+        self._proc = proc
+        self._machine_file = proc / "vmstat"
+        self._machine = _count(self._machine_file)
         self._file: Path | None = None
         self._group: int | None = None
         self.look_again(pid)
@@ -43,7 +48,7 @@ class OomWatch:
 
         On cgroup v1 a dead process no longer says where it was.
         """
-        file = _counter_file(pid)
+        file = _counter_file(self._proc, pid)
         if file is not None and file != self._file:
             self._file, self._group = file, _count(file)
 
@@ -56,7 +61,7 @@ class OomWatch:
         group = _rise(f"memory cgroup counter {self._file}", self._group, _count(self._file)) if self._file else None
         if group is not None:
             return Verdict(killed=True, evidence=group)
-        machine = _rise(f"counter in {_MACHINE}", self._machine, _count(_MACHINE))
+        machine = _rise(f"counter in {self._machine_file}", self._machine, _count(self._machine_file))
         return Verdict(killed=machine is not None and self._group is None, evidence=machine)
 
 
@@ -78,11 +83,11 @@ def _count(file: Path) -> int | None:
     return None
 
 
-def _counter_file(pid: int) -> Path | None:
+def _counter_file(proc: Path, pid: int) -> Path | None:
     """The file with the counter of the memory cgroup that ``pid`` is in; None where there is none to read."""
     try:
-        memberships = Path(f"/proc/{pid}/cgroup").read_text().splitlines()
-        mounts = Path("/proc/self/mountinfo").read_text().splitlines()
+        memberships = (proc / str(pid) / "cgroup").read_text().splitlines()
+        mounts = (proc / "self" / "mountinfo").read_text().splitlines()
     except OSError:
         return None
     unified: Path | None = None

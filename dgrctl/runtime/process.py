@@ -30,7 +30,7 @@ from dgrctl.runtime.runlog import tail
 # A killed process can take a moment to give back its memory; one that takes longer hangs in the kernel.
 _KILL_SECONDS = 30.0
 # What a process that has closed its stdout may take to exit.
-_LAST_WORDS_SECONDS = 2.0
+_LAST_WORDS_SECONDS = 1.0
 # Variables that would change what the programs compute or whom they talk to.
 _SCRUBBED = ("GRPC_", "GGML_", "LLAMA_", "OMP_")
 _PROXIES = {"http_proxy", "https_proxy", "grpc_proxy", "all_proxy"}
