@@ -20,6 +20,7 @@ from dgrctl.artifacts.local import LocalModel
 from dgrctl.errors import DgrError, StageError
 from dgrctl.lanes.record import BuildRecord
 from dgrctl.layout import Layout
+from dgrctl.recipes.fingerprint import expected
 from dgrctl.recipes.placement import LayerRange
 from dgrctl.recipes.recipe import Recipe
 from dgrctl.runtime.chain import Stage, check_chain
@@ -188,7 +189,7 @@ class LocalRoute(Route):
             self._connect(stack, [(process.title, process.address) for process in self.processes])
         except StageError as error:
             raise self.explain(error) from error
-        self._check_ranges()
+        self._check_as_asked()
 
     def _spawn(self, index: int, layers: LayerRange) -> ServedProcess:
         gate = compute_gate(self._layout, self._recipe, len(self._ranges))
@@ -222,11 +223,17 @@ class LocalRoute(Route):
     def explain(self, error: DgrError) -> DgrError:
         return self._watch.explain(error)
 
-    def _check_ranges(self) -> None:
+    def _check_as_asked(self) -> None:
+        """That each worker serves what its command line asked for, and not what it made of it."""
+        wanted = expected(self._recipe, self._model)
         for stage, layers in zip(self.stages, self._ranges, strict=True):
+            document = stage.description.compatibility
+            wrong = [f"{key} = {document.get(key)!r}" for key, value in wanted.items() if document.get(key) != value]
             if stage.layers != layers:
+                wrong.append(f"layers = {stage.layers}")
+            if wrong:
                 raise StageError(
-                    f"{stage.title} was started for layers {layers.begin}:{layers.end}",
+                    f"{stage.title} does not serve what it was started for: {', '.join(wrong)}",
                     where=stage.address,
                     remedy="build it again: dgrctl build",
                 )
