@@ -37,6 +37,16 @@ from dgrctl.evidence.fields import (
 PREDICATE_TYPE = "https://dgr.dev/lane-certification/v1"
 
 
+def device_label(name: str, isa: str) -> str:
+    """A device's name in matrix rows and ledger records."""
+    return f"{name} [{isa}]"
+
+
+def is_label_of(label: str, name: str) -> bool:
+    """Whether ``label`` names this device, with whatever ISA."""
+    return label.startswith(f"{name} [")
+
+
 class LedgerPosition(Record, frozen=True):
     """Where in the ledger a run's intent stands. ``sha256`` is of the record's line without its line feed."""
 
@@ -92,7 +102,7 @@ class Device(Record, frozen=True):
     @property
     def label(self) -> str:
         """How matrix rows and ledger records name it."""
-        return f"{self.name} [{self.isa}]"
+        return device_label(self.name, self.isa)
 
 
 class Build(Record, frozen=True):

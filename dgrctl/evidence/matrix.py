@@ -1,0 +1,259 @@
+"""The lane matrix: which exact combination of lane, device, model and recipe may be advertised, and why the others may not.
+
+A pure function of the trust store, the locks, the ledger, the evidence files, today's date and what this machine says of its
+lanes. Nothing is certified by absence: what has no valid, current, passed evidence is dark, with its reason.
+
+The ledger decides which run counts for a combination: the one that ended last, whatever its verdict. So a failed run cannot be
+undone by removing its evidence, and evidence that the ledger does not know counts for nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from typing import Literal
+
+from msgspec.structs import asdict
+
+from dgrctl.errors import DgrError
+from dgrctl.evidence.certification import Certification, device_label, is_label_of
+from dgrctl.evidence.fields import CommitHex, Count, Date, Decimal, EvidenceClass, Name, Record, Sha256Hex, Text, Timestamp
+from dgrctl.evidence.ledger_chain import Chain, Run
+from dgrctl.evidence.ledger_records import Aborted, Combination, Outcome
+from dgrctl.evidence.lock import Lock
+from dgrctl.evidence.trust import TrustStore
+from dgrctl.evidence.verify import Context, VerifiedCertification, verify_certification
+
+PREDICATE_TYPE = "https://dgr.dev/lane-matrix/v1"
+
+# Only these classes speak about hardware; the others are proofs of code paths.
+_ADVERTISABLE_CLASSES = ("real-hardware", "release")
+
+
+class LaneState(Record, frozen=True):
+    """What this machine has for a lane: a device, or the reason why nothing can be certified here."""
+
+    lane: Name
+    device: Text | None
+    isa: Text | None
+    unavailable: Text | None
+
+
+class Proof(Record, frozen=True):
+    """The evidence behind a row, with what a router needs to recognise the certified thing."""
+
+    file: Text  # below certs/evidence
+    sha256: Sha256Hex
+    evidence_class: EvidenceClass
+    lock: Text
+    lock_sha256: Sha256Hex
+    nonce: Text
+    intent: Count  # the run's place in the ledger
+    finished: Timestamp
+    expires: Date  # the last day on which it counts
+    worker_sha256: Sha256Hex
+    model_set_sha256: Sha256Hex
+    recipe_sha256: Sha256Hex
+    pin: CommitHex
+    stack_sha256: Sha256Hex
+    logits_compared: Count
+    logits_differing: Count
+    prefill_ratio: Decimal
+    decode_ratio: Decimal
+
+
+class Row(Record, frozen=True):
+    """One combination, or a lane (or this machine's device of a lane) that has none."""
+
+    lane: Name
+    device: Text | None
+    model: Name | None
+    recipe: Name | None
+    status: Literal["advertisable", "dark"]
+    reason: Text
+    trust: Text | None  # who vouches; null where no valid evidence does
+    evidence: Proof | None
+
+
+class Problem(Record, frozen=True):
+    """A file under certs/evidence that is not used, and why."""
+
+    file: Text
+    reason: Text
+
+
+class Matrix(Record, frozen=True):
+    """The predicate ``lane-matrix/v1``, and what ``dgrctl matrix --json`` prints."""
+
+    schema: Literal[1]
+    date: Date
+    lanes: tuple[LaneState, ...]
+    rows: tuple[Row, ...]
+    problems: tuple[Problem, ...]
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """All that a matrix depends on.
+
+    Attributes:
+        evidence: Bytes of each file by its path below ``certs/evidence``.
+        unreadable: Files whose bytes could not be had, and why.
+        today: In UTC.
+        lanes: In the order in which they are shown.
+    """
+
+    trust: TrustStore
+    locks: Mapping[str, Lock]
+    ledger: Chain
+    evidence: Mapping[str, bytes]
+    unreadable: Mapping[str, str]
+    today: date
+    lanes: Sequence[LaneState]
+
+
+def lane_matrix(inputs: Inputs) -> Matrix:
+    """The matrix of these inputs."""
+    verified, problems = _verify_all(inputs)
+    rows = [
+        _row(combination, runs, verified, problems, inputs.today) for combination, runs in _by_combination(inputs.ledger).items()
+    ]
+    rows += _missing(inputs.lanes, rows)
+    order = {state.lane: place for place, state in enumerate(inputs.lanes)}
+    return Matrix(
+        schema=1,
+        date=inputs.today.isoformat(),
+        lanes=tuple(inputs.lanes),
+        rows=tuple(sorted(rows, key=lambda row: (order.get(row.lane, len(order)), *_sort_key(row)))),
+        problems=tuple(Problem(file=file, reason=reason) for file, reason in sorted(problems.items())),
+    )
+
+
+def _verify_all(inputs: Inputs) -> tuple[dict[str, VerifiedCertification], dict[str, str]]:
+    """Evidence that verified, and the reasons why the rest did not, by file."""
+    context = Context(inputs.trust, inputs.locks, inputs.ledger)
+    verified: dict[str, VerifiedCertification] = {}
+    problems = dict(inputs.unreadable)
+    for file, data in inputs.evidence.items():
+        try:
+            verified[file] = verify_certification(data, file, context)
+        except DgrError as error:
+            problems[file] = error.what
+    return verified, problems
+
+
+def _by_combination(ledger: Chain) -> dict[Combination, list[Run]]:
+    runs: dict[Combination, list[Run]] = {}
+    for run in ledger.runs():
+        runs.setdefault(run.intent.combination, []).append(run)
+    return runs
+
+
+def _row(
+    combination: Combination,
+    runs: Sequence[Run],
+    verified: Mapping[str, VerifiedCertification],
+    problems: Mapping[str, str],
+    today: date,
+) -> Row:
+    last: Outcome | None = None
+    last_at = -1
+    for run in runs:
+        if isinstance(run.ending, Outcome) and run.ended_at is not None and run.ended_at > last_at:
+            last, last_at = run.ending, run.ended_at
+    if last is None:
+        return _dark(**asdict(combination), reason=_unfinished(runs))
+    found = verified.get(last.evidence)
+    if found is None:
+        why = f"does not verify: {problems[last.evidence]}" if last.evidence in problems else "is missing"
+        return _dark(**asdict(combination), reason=f"its last evidence, {last.evidence}, {why}")
+    refusal = _refusal(found, today)
+    passed = f"passed {found.lock.name} on {found.certification.run.finished[:10]}; counts until {_expiry(found)}"
+    return Row(
+        **asdict(combination),
+        status="dark" if refusal else "advertisable",
+        reason=refusal or passed,
+        trust=found.trust,
+        evidence=_proof(last.evidence, found),
+    )
+
+
+def _dark(lane: str, reason: str, *, device: str | None = None, model: str | None = None, recipe: str | None = None) -> Row:
+    return Row(lane=lane, device=device, model=model, recipe=recipe, status="dark", reason=reason, trust=None, evidence=None)
+
+
+def _unfinished(runs: Sequence[Run]) -> str:
+    ending = runs[-1].ending
+    if isinstance(ending, Aborted):
+        return f"no run reached its end; the last was aborted: {ending.reason}"
+    return f"no run reached its end; the last began at {runs[-1].record.time} and is under way, or died"
+
+
+def _refusal(found: VerifiedCertification, today: date) -> str | None:
+    """Why valid evidence is not advertisable; None when it is."""
+    certification = found.certification
+    day = _day(certification)
+    if certification.verdict == "failed":
+        more = f" (and {len(certification.reasons) - 1} more)" if len(certification.reasons) > 1 else ""
+        return f"failed {found.lock.name} on {day}: {certification.reasons[0]}{more}"
+    if certification.evidence_class not in _ADVERTISABLE_CLASSES:
+        return f"its evidence is of class {certification.evidence_class}, which says nothing about hardware"
+    if day > today:
+        return f"its evidence is dated {day}, in the future"
+    if _expiry(found) < today:
+        return f"its evidence expired on {_expiry(found)}"
+    return None
+
+
+def _day(certification: Certification) -> date:
+    return datetime.fromisoformat(certification.run.finished).date()
+
+
+def _expiry(found: VerifiedCertification) -> date:
+    return _day(found.certification) + timedelta(days=found.lock.valid_days)
+
+
+def _proof(file: str, found: VerifiedCertification) -> Proof:
+    certification = found.certification
+    return Proof(
+        file=file,
+        sha256=found.sha256,
+        evidence_class=certification.evidence_class,
+        lock=found.lock.name,
+        lock_sha256=found.lock.digest(),
+        nonce=certification.run.nonce,
+        intent=certification.run.intent.index,
+        finished=certification.run.finished,
+        expires=_expiry(found).isoformat(),
+        worker_sha256=certification.build.worker_sha256,
+        model_set_sha256=certification.model.set_sha256,
+        recipe_sha256=certification.recipe.sha256,
+        pin=certification.build.pin,
+        stack_sha256=certification.build.stack_sha256,
+        logits_compared=certification.parity.totals.logits_compared,
+        logits_differing=certification.parity.totals.logits_differing,
+        prefill_ratio=certification.speed.prefill.ratio,
+        decode_ratio=certification.speed.decode.ratio,
+    )
+
+
+def _missing(lanes: Iterable[LaneState], rows: Sequence[Row]) -> list[Row]:
+    """Dark rows for what nothing was ever certified on: this machine's own devices, and lanes without any row."""
+    missing = []
+    for state in lanes:
+        devices = [row.device or "" for row in rows if row.lane == state.lane]
+        if state.device is None or state.isa is None:
+            device, known = None, bool(devices)
+        else:
+            # Of any ISA: a build for a lower one than the processor has is still about this device.
+            device = device_label(state.device, state.isa)
+            known = any(is_label_of(label, state.device) for label in devices)
+        if not known:
+            again = f"no evidence; make some with: dgrctl certify --lane {state.lane} --recipe RECIPE"
+            missing.append(_dark(state.lane, state.unavailable or again, device=device))
+    return missing
+
+
+def _sort_key(row: Row) -> tuple[str, str, str]:
+    return (row.device or "", row.model or "", row.recipe or "")
