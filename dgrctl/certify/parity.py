@@ -187,26 +187,27 @@ class _Comparison:
         raise AssertionError
 
 
-@dataclass(frozen=True)
-class Recording:
-    """One replay of the reference kept in memory, to compare many routes over short prompts with; answers only for its calls."""
+class CachedOracle:
+    """Asks an oracle once for each sequence of calls, with many cuts at once, and keeps the answers in memory.
 
-    calls: tuple[DecodeCall, ...]
-    responses: tuple[reference_pb2.ReplayResponse, ...]
+    For comparing many routes over the same short prompts: as long as they agree, they make the same calls.
 
-    @classmethod
-    def of(cls, oracle: Oracle, calls: Sequence[DecodeCall], cuts: Sequence[int]) -> Recording:
-        """Replays ``calls`` once with all ``cuts``."""
-        return cls(tuple(calls), tuple(oracle.replay(calls, cuts)))
+    Args:
+        cuts: Every cut that will be asked for.
+    """
+
+    def __init__(self, oracle: Oracle, cuts: Sequence[int]) -> None:
+        self._oracle = oracle
+        self._cuts = tuple(cuts)
+        self._answers: dict[tuple[bytes, ...], tuple[reference_pb2.ReplayResponse, ...]] = {}
 
     def replay(self, calls: Sequence[DecodeCall], cuts: Sequence[int]) -> Iterator[reference_pb2.ReplayResponse]:
-        """The recorded answer, without the cuts that are not asked for.
-
-        Raises:
-            CertificationVoid: other calls than the recorded ones.
-        """
-        if tuple(calls) != self.calls:
-            raise CertificationVoid("the route made other decode calls than those recorded from the reference")
-        for response in self.responses:
+        """The oracle's answer to exactly these calls, without the cuts that are not asked for."""
+        if not set(cuts) <= set(self._cuts):
+            raise ValueError(f"cuts {cuts} are not among the recorded {self._cuts}")
+        key = tuple(call.SerializeToString(deterministic=True) for call in calls)
+        if key not in self._answers:
+            self._answers[key] = tuple(self._oracle.replay(calls, self._cuts))
+        for response in self._answers[key]:
             if response.WhichOneof("message") != "residual" or response.residual.cut in cuts:
                 yield response

@@ -13,8 +13,11 @@ from typing import NoReturn, Protocol
 from dgr.v1 import common_pb2, reference_pb2, worker_pb2
 
 from dgrctl.certify.environment import cpu_times, load_average, stolen_ppm
-from dgrctl.errors import CertificationVoid
+from dgrctl.errors import CertificationVoid, InputError
 from dgrctl.evidence.certification import SpeedPair
+from dgrctl.layout import Layout
+from dgrctl.recipes.recipe import Recipe
+from dgrctl.runtime.commands import compute_gate
 from dgrctl.runtime.reference import LocalReference
 from dgrctl.runtime.route import Route
 
@@ -96,6 +99,29 @@ def measure_pairs(
         )
         advance()
     return tuple(measured[warmup:])
+
+
+def whole_threads(layout: Layout, recipe: Recipe, stages: int) -> int:
+    """Threads that give the whole model all the processors that the stages have together: its best configuration, not a
+    convenient one. Stages that take turns have those of one stage."""
+    takes_turns = compute_gate(layout, recipe, stages) is not None
+    return recipe.execution.threads if takes_turns else recipe.execution.threads * stages
+
+
+def speed_prompt(prompts: Iterable[tuple[int, ...]], length: int) -> tuple[int, ...]:
+    """The first ``length`` tokens of the longest of ``prompts``.
+
+    Raises:
+        InputError: none is that long.
+    """
+    longest = max(prompts, key=len)
+    if len(longest) < length:
+        raise InputError(
+            f"speed is measured on {length} prompt tokens, and the longest prompt has {len(longest)}",
+            where="lock: speed.prompt_tokens",
+            remedy="write a lock that asks for less, or that names a prompt set with a longer prompt, as a new version",
+        )
+    return longest[:length]
 
 
 def _sample(

@@ -12,7 +12,7 @@ from dgr.v1 import common_pb2, reference_pb2
 from recorded import CUTS, PROMPT, VOCABULARY, WIDTH, Recorded, flip_a_bit, record
 
 from dgrctl.certify.bits import Tally
-from dgrctl.certify.parity import Recording
+from dgrctl.certify.parity import CachedOracle
 from dgrctl.certify.plan import OutputMode
 from dgrctl.errors import CertificationVoid
 
@@ -333,11 +333,19 @@ def test_a_reference_that_answers_too_little_or_something_else_voids_the_run(
     assert complaint in (caught.value.detail or "")
 
 
-def test_a_recording_answers_for_its_calls_alone() -> None:
+def test_a_cached_oracle_asks_once_for_the_same_calls_and_again_for_others() -> None:
     run = record(OutputMode.ALL)
-    recording = Recording.of(run, run.calls[0], CUTS)
-    some = list(recording.replay(run.calls[0], CUTS[1:]))
+    oracle = CachedOracle(run, CUTS)
+    some = list(oracle.replay(run.calls[0], CUTS[1:]))
     assert {response.residual.cut for response in some if response.HasField("residual")} == {CUTS[1]}
-    assert len([response for response in some if response.HasField("logits")]) == len(logits(run))
-    with pytest.raises(CertificationVoid):
-        list(recording.replay(run.calls[0][1:], CUTS))
+    assert [response for response in some if response.HasField("logits")] == logits(run)
+    assert list(oracle.replay(run.calls[0], CUTS)) == run.responses
+    assert len(run.asked) == 1
+    list(oracle.replay(run.calls[0][1:], CUTS))
+    assert len(run.asked) == 2
+
+
+def test_a_cached_oracle_refuses_a_cut_that_it_did_not_ask_for() -> None:
+    run = record(OutputMode.ALL)
+    with pytest.raises(ValueError, match="not among the recorded"):
+        list(CachedOracle(run, CUTS[1:]).replay(run.calls[0], CUTS))

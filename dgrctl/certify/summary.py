@@ -1,0 +1,110 @@
+"""A finished run in words for people, and as the JSON document that scripts read."""
+
+from __future__ import annotations
+
+from rich.markup import escape
+from rich.table import Table
+
+from dgrctl.certify.run import Result
+from dgrctl.evidence.certification import Parity, RatioEstimate, Speed
+from dgrctl.report.console import stderr
+
+
+def as_dict(result: Result) -> dict[str, object]:
+    """What ``dgrctl certify --json`` prints."""
+    certified = result.certification
+    totals = certified.parity.totals
+    return {
+        "verdict": certified.verdict,
+        "reasons": list(certified.reasons),
+        "lane": certified.lane,
+        "device": certified.device.label,
+        "model": certified.model.id,
+        "recipe": certified.recipe.name,
+        "lock": f"{certified.lock.id}.v{certified.lock.version}",
+        "nonce": certified.run.nonce,
+        "evidence": str(result.evidence),
+        "parity": {
+            "runs": totals.runs,
+            "positions": totals.positions,
+            "logits_compared": totals.logits_compared,
+            "logits_differing": totals.logits_differing,
+            "max_abs_difference": totals.max_abs_difference,
+            "greedy_rows_differing": totals.greedy_rows_differing,
+            "boundary_values_compared": totals.boundary_values_compared,
+            "boundary_values_differing": totals.boundary_values_differing,
+            "boundary_max_abs_difference": totals.boundary_max_abs_difference,
+            "tokens_compared": totals.tokens_compared,
+            "tokens_differing": totals.tokens_differing,
+        },
+        "speed": {
+            phase: {"ratio": ratio.ratio, "low": ratio.low, "high": ratio.high, "minimum": minimum}
+            for phase, ratio, minimum in (
+                ("prefill", certified.speed.prefill, certified.speed.min_ratio_prefill),
+                ("decode", certified.speed.decode, certified.speed.min_ratio_decode),
+            )
+        },
+    }
+
+
+def show(result: Result) -> None:
+    """Prints the summary on stderr."""
+    certified = result.certification
+    colour = "green" if certified.verdict == "passed" else "red"
+    stderr.print(_parity(certified.parity))
+    stderr.print(_speed(certified.speed))
+    stderr.print(
+        f"[bold {colour}]{certified.verdict}[/]: {escape(certified.recipe.name)} on {escape(certified.device.label)}, "
+        f"lock {escape(certified.lock.id)}.v{certified.lock.version}"
+    )
+    for reason in certified.reasons:
+        stderr.print(f"  because {escape(reason)}")
+    stderr.print(f"  evidence: {escape(str(result.evidence))}")
+
+
+def _parity(parity: Parity) -> Table:
+    totals = parity.totals
+    table = _table("parity", "compared", "differing", "largest difference")
+    table.add_row("logits", f"{totals.logits_compared:,}", f"{totals.logits_differing:,}", totals.max_abs_difference)
+    table.add_row(
+        "boundary values",
+        f"{totals.boundary_values_compared:,}",
+        f"{totals.boundary_values_differing:,}",
+        totals.boundary_max_abs_difference,
+    )
+    rows = sum(run.logit_rows for run in parity.runs)
+    table.add_row("largest logit of a row", f"{rows:,}", f"{totals.greedy_rows_differing:,}", "")
+    table.add_row("sampled tokens", f"{totals.tokens_compared:,}", f"{totals.tokens_differing:,}", "")
+    return table
+
+
+def _speed(speed: Speed) -> Table:
+    table = _table("speed", "whole", "split", "split / whole", "interval", "required")
+    prefill, decode = speed.prompt_tokens, speed.generate_tokens - 1
+    _add_speed(table, f"prefill of {prefill}", prefill, speed.prefill, speed.min_ratio_prefill)
+    _add_speed(table, f"decode of {decode}", decode, speed.decode, speed.min_ratio_decode)
+    return table
+
+
+def _add_speed(table: Table, name: str, tokens: int, ratio: RatioEstimate, minimum: str) -> None:
+    table.add_row(
+        name,
+        f"{tokens * 1e6 / ratio.whole_median_us:.1f} t/s",
+        f"{tokens * 1e6 / ratio.split_median_us:.1f} t/s",
+        _short(ratio.ratio),
+        f"{_short(ratio.low)} … {_short(ratio.high)}",
+        f"≥ {minimum}",
+    )
+
+
+def _short(ratio: str) -> str:
+    """Three decimals, cut and not rounded, so that nothing just below a threshold is shown at it."""
+    whole, _, fraction = ratio.partition(".")
+    return f"{whole}.{fraction[:3]:0<3}"
+
+
+def _table(*headings: str) -> Table:
+    table = Table(*headings[:1], box=None, pad_edge=False)
+    for heading in headings[1:]:
+        table.add_column(heading, justify="right")
+    return table
