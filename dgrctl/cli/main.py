@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import io
 import os
 import sys
 from collections.abc import Sequence
 
 from dgrctl import __version__
-from dgrctl.errors import DgrError
+from dgrctl.errors import DgrError, StorageError
 from dgrctl.layout import Layout
 from dgrctl.report.console import emit_json, note, show_error
 from dgrctl.termination import orderly_termination
@@ -32,19 +33,33 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command; returns the process's exit code."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8")  # data is UTF-8 whatever the locale says
     arguments = parser().parse_args(argv)
     try:
         with orderly_termination():
             return int(arguments.run(Layout.find(), arguments))
     except DgrError as error:
-        if getattr(arguments, "json", False):
-            emit_json(error.as_dict())
-        show_error(error)
-        return error.exit_code
+        return _report(error, as_json=getattr(arguments, "json", False))
     except KeyboardInterrupt:
         note("interrupted; what is complete is kept, the same command continues")
         return 130
     except BrokenPipeError:
-        # The reader of stdout went away; nothing more can be told to it.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _abandon_stdout()
         return 141
+
+
+def _report(error: DgrError, *, as_json: bool) -> int:
+    show_error(error)
+    try:
+        if as_json:
+            emit_json(error.as_dict())
+        sys.stdout.flush()
+    except (StorageError, OSError):
+        _abandon_stdout()
+    return error.exit_code
+
+
+def _abandon_stdout() -> None:
+    """Nothing more can be told to stdout: its reader went away or its disk is full. What is buffered goes nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -10,12 +10,14 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from dgrctl.errors import DgrError
+from dgrctl.files import storage_errors
 
 stderr = Console(stderr=True, highlight=False, soft_wrap=True)
 
@@ -27,9 +29,10 @@ def note(message: str) -> None:
 
 def emit_json(document: object, *, one_line: bool = False) -> None:
     """One JSON document on stdout, and nothing else; on one line where more may follow later."""
-    json.dump(document, sys.stdout, indent=None if one_line else 2, ensure_ascii=False, sort_keys=False)
-    sys.stdout.write("\n")
-    sys.stdout.flush()
+    with storage_errors(Path("standard output")):
+        json.dump(document, sys.stdout, indent=None if one_line else 2, ensure_ascii=False, sort_keys=False)
+        sys.stdout.write("\n")
+        sys.stdout.flush()
 
 
 def show_error(error: DgrError) -> None:
