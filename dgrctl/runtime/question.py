@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,8 +54,11 @@ def ask(text: str | None, file: str | None, *, max_tokens: int, raw: bool) -> Qu
 
 
 def _encoded(text: str) -> bytes:
-    """Bytes of the command line that are not UTF-8 arrive as surrogates, which no UTF-8 decoder takes back."""
-    return text.encode("utf-8", "surrogatepass")
+    """The bytes of the command line, whatever locale Python read them in. What no UTF-8 holds becomes bytes that are none."""
+    try:
+        return os.fsencode(text)
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "surrogatepass")
 
 
 def _source(file: str) -> str:
