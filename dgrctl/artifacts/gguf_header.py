@@ -17,7 +17,6 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
 
 from dgrctl.artifacts.gguf_types import ARRAY, SCALARS, STRING, TENSOR_TYPES
 from dgrctl.errors import InputError
@@ -71,11 +70,13 @@ def read_header(path: Path) -> GgufHeader:
     with storage_errors(path), _missing(path):
         # Without O_NONBLOCK, opening a pipe would wait for a writer.
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-        with os.fdopen(descriptor, "rb", buffering=0) as file:
-            status = os.fstat(file.fileno())
+        try:
+            status = os.fstat(descriptor)
             if not stat.S_ISREG(status.st_mode):
                 raise _refusal(path, "it is not a regular file")
-            return _parse(_Cursor(path, file, status.st_size))
+            return _parse(_Cursor(path, descriptor, status.st_size))
+        finally:
+            os.close(descriptor)
 
 
 @contextlib.contextmanager
@@ -97,11 +98,11 @@ def _refusal(path: Path, what: str) -> InputError:
 class _Cursor:
     """The header's bytes in order, read as they are needed and never more than MAX_HEADER_BYTES."""
 
-    def __init__(self, path: Path, file: BinaryIO, size: int) -> None:
+    def __init__(self, path: Path, descriptor: int, size: int) -> None:
         self.path = path
         self.size = size
         self.position = 0
-        self._file = file
+        self._descriptor = descriptor
         self._buffer = bytearray()
 
     def refuse(self, what: str) -> InputError:
@@ -116,7 +117,7 @@ class _Cursor:
         if end > MAX_HEADER_BYTES:
             raise self.refuse(f"its header is longer than {MAX_HEADER_BYTES} bytes, in {what}")
         while len(self._buffer) < end:
-            chunk = self._file.read(max(_CHUNK, end - len(self._buffer)))
+            chunk = os.read(self._descriptor, max(_CHUNK, end - len(self._buffer)))
             if not chunk:
                 raise self.refuse(f"it became shorter while it was read, inside {what}")
             self._buffer += chunk

@@ -1,0 +1,124 @@
+"""A small upstream and a checkout that pins it: what the tests of dgrctl.upstream work on."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from dgrctl.errors import DgrError
+from dgrctl.layout import Layout
+from dgrctl.upstream.git import Repository, run_git
+from dgrctl.upstream.manifest import load_manifest
+from dgrctl.upstream.series import LOCK_NAME, make_lock, render_lock
+
+PROGRAM = Path(__file__).with_name("upstream_program.py")
+
+# Holds what is easy to get wrong: an executable, a link, an empty file, an ignored file, one that is ignored and yet tracked,
+# carriage returns, bytes that are no text, and a name that is not ASCII.
+FILES: dict[str, bytes] = {
+    ".gitignore": b"*.log\n/build/\n/models/*\n",
+    "README.md": "Größe: klein\n".encode(),
+    "build-scripts/run.sh": b"#!/bin/sh\nexit 0\n",
+    "models/kept.gguf": bytes(range(256)),
+    "src/dos.txt": b"one\r\ntwo\r\n",
+    "src/empty.h": b"",
+    "src/llama.cpp": b"".join(b"int line_%d(void);\n" % number for number in range(60)),
+    "src/models/deepseek4.cpp": b"// deepseek4\n" * 50,
+    "src/models/llama.cpp": b"// llama\n" * 10,
+    "src/über.h": b"// name outside ASCII\n",
+}
+
+
+class Checkout:
+    """``root`` as a checkout of ours, with an upstream of one or more commits beside it.
+
+    Attributes:
+        upstream: The repository that is fetched from, HEAD at the pin.
+        layout: Of the checkout; its manifest has one transport, "git", to ``upstream``; its stack is empty.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.upstream = make_upstream(folder / "server")
+        self.layout = Layout(folder / "checkout")
+        self.write_manifest(f'[[transports]]\nkind = "git"\nurl = "file://{self.upstream.folder}"\n')
+        self.write_empty_series()
+
+    @property
+    def commit(self) -> str:
+        """The upstream's HEAD."""
+        return self.upstream.text("rev-parse", "HEAD")
+
+    def write_manifest(self, transports: str, **fields: str) -> None:
+        """Pins the upstream's HEAD, or what ``fields`` say instead."""
+        named = {
+            "name": "llama.cpp",
+            "version": "0.0.1",
+            "commit": self.commit,
+            "tree": self.upstream.text("rev-parse", "HEAD^{tree}"),
+        } | fields
+        lines = ["schema = 1", *(f'{name} = "{value}"' for name, value in named.items()), "", transports]
+        self.layout.upstream_manifest.parent.mkdir(parents=True, exist_ok=True)
+        self.layout.upstream_manifest.write_text("\n".join(lines), encoding="utf-8")
+
+    def write_empty_series(self) -> None:
+        """A stack of no patches for the manifest's pin."""
+        manifest = load_manifest(self.layout)
+        self.layout.patches.mkdir(parents=True, exist_ok=True)
+        lock = make_lock(manifest, {}, [], tree=manifest.tree, head=manifest.commit)
+        (self.layout.patches / LOCK_NAME).write_bytes(render_lock(lock))
+
+    @property
+    def workspace(self) -> Repository:
+        return Repository(self.layout.workspace, raises=DgrError)
+
+    def commit_change(self, subject: str, path: str = "src/llama.cpp", *, old: bytes = b"", new: bytes = b"// new\n") -> None:
+        """Commits, in the workspace, ``old`` (or the file's end) replaced by ``new``, with the tester's own identity."""
+        file = self.layout.workspace / path
+        content = file.read_bytes() if file.exists() else b""
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content.replace(old, new, 1) if old else content + new)
+        self.workspace.run("add", "--all")
+        self.workspace.run("-c", "user.name=Tester", "-c", "user.email=t@example.org", "commit", "--quiet", "-m", subject)
+
+    def patch_files(self) -> dict[str, bytes]:
+        """Everything in the patch folder."""
+        return {path.name: path.read_bytes() for path in sorted(self.layout.patches.iterdir())}
+
+    def environment(self, **extra: str) -> dict[str, str]:
+        """The environment of a dgrctl that works on this checkout."""
+        return os.environ | {"DGR_ROOT": str(self.layout.root)} | extra
+
+    def command(self, *arguments: str, kill_at: int = 0) -> list[str]:
+        """``dgrctl ARGUMENTS`` as a process; see upstream_program.py for ``kill_at``."""
+        return [sys.executable, str(PROGRAM), str(kill_at), *arguments]
+
+    def run(self, *arguments: str, kill_at: int = 0, **environment: str) -> subprocess.CompletedProcess[str]:
+        """Runs ``dgrctl ARGUMENTS`` on this checkout to its end."""
+        command = self.command(*arguments, kill_at=kill_at)
+        return subprocess.run(command, env=self.environment(**environment), capture_output=True, text=True, check=False)
+
+
+def make_upstream(folder: Path) -> Repository:
+    """A repository with two commits, FILES in the second."""
+    run_git("init", "--quiet", "--template=", str(folder), raises=DgrError)
+    repository = Repository(folder, raises=DgrError)
+    # As the real server does; without it only tips can be asked for.
+    repository.run("config", "uploadpack.allowAnySHA1InWant", "true")
+    (folder / "README.md").write_text("old\n")
+    commit_all(repository, "First")
+    for name, data in FILES.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(data)
+    (folder / "build-scripts" / "run.sh").chmod(0o755)
+    (folder / "latest.h").symlink_to("src/empty.h")
+    commit_all(repository, "Second")
+    return repository
+
+
+def commit_all(repository: Repository, message: str) -> str:
+    """Commits everything, ignored or not; returns the commit."""
+    repository.run("add", "--all", "--force")
+    repository.run("-c", "user.name=Up", "-c", "user.email=up@example.org", "commit", "--quiet", "-m", message)
+    return repository.text("rev-parse", "HEAD")
