@@ -39,16 +39,22 @@ def estimate(pairs: Sequence[tuple[int, int]], *, confidence: str, resamples: in
     if not pairs or any(whole <= 0 or split <= 0 for whole, split in pairs):
         raise ValueError("ratios need pairs of positive durations")
     ratios = [whole * MILLION // split for whole, split in pairs]
-    draws = _draws(seed, len(ratios))
-    medians = sorted(median([ratios[next(draws)] for _ in ratios]) for _ in range(resamples))
-    outside = int(Fraction(resamples) * (1 - Fraction(confidence)) / 2)
+    low, high = interval(ratios, confidence=confidence, resamples=resamples, seed=seed)
     return RatioEstimate(
         whole_median_us=median([whole for whole, _ in pairs]),
         split_median_us=median([split for _, split in pairs]),
         ratio=millionths(median(ratios)),
-        low=millionths(medians[outside]),
-        high=millionths(medians[resamples - 1 - outside]),
+        low=millionths(low),
+        high=millionths(high),
     )
+
+
+def interval(values: Sequence[int], *, confidence: str, resamples: int, seed: str) -> tuple[int, int]:
+    """Bounds of the bootstrap interval of the median of ``values``, which are not empty; see :func:`estimate`."""
+    draws = _draws(seed, len(values))
+    medians = sorted(median([values[next(draws)] for _ in values]) for _ in range(resamples))
+    outside = int(Fraction(resamples) * (1 - Fraction(confidence)) / 2)
+    return medians[outside], medians[resamples - 1 - outside]
 
 
 def median(values: Sequence[int]) -> int:
