@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from dgrctl.evidence.certification import (
+    PREDICATE_TYPE,
     BoundaryParity,
     Build,
     Certification,
@@ -29,6 +30,7 @@ from dgrctl.evidence.certification import (
     Speed,
     SpeedPair,
 )
+from dgrctl.evidence.dsse import sign
 from dgrctl.evidence.issue import write_certification
 from dgrctl.evidence.keys import signing_key
 from dgrctl.evidence.ledger import Ledger, new_nonce
@@ -36,8 +38,10 @@ from dgrctl.evidence.ledger_records import Intent
 from dgrctl.evidence.lock import Lock, load_lock
 from dgrctl.evidence.matrix import LaneState
 from dgrctl.evidence.ratios import estimate
+from dgrctl.evidence.statement import Subject, statement_bytes
 from dgrctl.evidence.totals import actual_counts, difference_string, expected_counts, logit_rows, parity_totals
 from dgrctl.evidence.verdict import reasons_to_fail
+from dgrctl.evidence.verify import subjects_of
 from dgrctl.layout import Layout
 
 LOCK = """
@@ -238,6 +242,18 @@ def certify(layout: Layout, **changes: Any) -> tuple[Path, Certification]:
     position = Ledger(layout).intent(nonce, Intent.of(template))
     run = certification(lock, nonce=nonce, intent=position, **changes)
     return write_certification(layout, run, signing_key(layout)), run
+
+
+def signed(
+    layout: Layout,
+    found: Certification,
+    *,
+    subjects: tuple[Subject, ...] | None = None,
+    predicate_type: str = PREDICATE_TYPE,
+) -> bytes:
+    """Signs a certification as it stands, without the checks that a run goes through."""
+    payload = statement_bytes(subjects_of(found) if subjects is None else subjects, predicate_type, found)
+    return sign(payload, [signing_key(layout)])
 
 
 def changed(document: msgspec.Struct, path: str, change: Callable[[Any], Any]) -> Any:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 from dgrctl.errors import DgrError
@@ -40,7 +43,7 @@ class Checkout:
     """
 
     def __init__(self, folder: Path) -> None:
-        self.upstream = make_upstream(folder / "server")
+        self.upstream = copy_upstream(folder / "server")
         self.layout = Layout(folder / "checkout")
         self.write_manifest(f'[[transports]]\nkind = "git"\nurl = "file://{self.upstream.folder}"\n')
         self.write_empty_series()
@@ -100,8 +103,20 @@ class Checkout:
         return subprocess.run(command, env=self.environment(**environment), capture_output=True, text=True, check=False)
 
 
-def make_upstream(folder: Path) -> Repository:
-    """A repository with two commits, FILES in the second."""
+@functools.cache
+def _template() -> tempfile.TemporaryDirectory[str]:
+    folder = tempfile.TemporaryDirectory(prefix="dgr-small-upstream.")
+    _make_upstream(Path(folder.name) / "server")
+    return folder
+
+
+def copy_upstream(folder: Path) -> Repository:
+    """A repository with two commits, FILES in the second. Made once a session, and copied."""
+    shutil.copytree(Path(_template().name) / "server", folder, symlinks=True)
+    return Repository(folder, raises=DgrError)
+
+
+def _make_upstream(folder: Path) -> None:
     run_git("init", "--quiet", "--template=", str(folder), raises=DgrError)
     repository = Repository(folder, raises=DgrError)
     # As the real server does; without it only tips can be asked for.
@@ -114,7 +129,6 @@ def make_upstream(folder: Path) -> Repository:
     (folder / "build-scripts" / "run.sh").chmod(0o755)
     (folder / "latest.h").symlink_to("src/empty.h")
     commit_all(repository, "Second")
-    return repository
 
 
 def commit_all(repository: Repository, message: str) -> str:
