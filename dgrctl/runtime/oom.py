@@ -29,28 +29,19 @@ class Verdict:
 
 
 class OomWatch:
-    """The counters of one process, remembered while it lives and compared when it is dead.
+    """The counters of one process as they stand now, to be compared when it is dead.
+
+    A process that moves to another cgroup needs a new watch: on cgroup v1 a dead one no longer says where it was.
 
     Args:
         proc: Where the kernel shows its processes.
     """
 
     def __init__(self, pid: int, proc: Path = Path("/proc")) -> None:
-        self._proc = proc
         self._machine_file = proc / "vmstat"
         self._machine = _count(self._machine_file)
-        self._file: Path | None = None
-        self._group: int | None = None
-        self.look_again(pid)
-
-    def look_again(self, pid: int) -> None:
-        """Follows a process that was moved to another cgroup; to be called while it is alive.
-
-        On cgroup v1 a dead process no longer says where it was.
-        """
-        file = _counter_file(self._proc, pid)
-        if file is not None and file != self._file:
-            self._file, self._group = file, _count(file)
+        self._file = _counter_file(proc, pid)
+        self._group = _count(self._file) if self._file is not None else None
 
     def verdict(self) -> Verdict:
         """To be called once the process is dead of SIGKILL.

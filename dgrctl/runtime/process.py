@@ -166,7 +166,9 @@ class ServedProcess:
         if message.pid != self.pid:
             raise self._misspoke(f"says that it is process {message.pid}, but {self.pid} was started")
         self._ready = message
-        self._oom.look_again(self.pid)
+        moved = OomWatch(self.pid)
+        if self.wait(0) is None:
+            self._oom = moved
 
     def wait(self, timeout: float | None = None) -> Ending | None:
         """Waits for its death, at most ``timeout`` seconds; None if it still lives then."""

@@ -139,8 +139,10 @@ def shows_itself() -> None:
 
 
 def eats_memory() -> None:
+    """Once it is told to by SIGUSR1, without end."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
     say(READY)
-    sys.stdin.buffer.readline()
+    signal.sigwait({signal.SIGUSR1})
     hoard = []
     while True:
         hoard.append(bytearray(os.urandom(1024) * 1024))

@@ -117,20 +117,6 @@ def test_without_a_readable_cgroup_the_machine_decides(kernel: Kernel) -> None:
     assert watch.verdict().killed
 
 
-def test_a_move_to_another_cgroup_is_followed_while_it_lives(kernel: Kernel) -> None:
-    kernel.v1()
-    kernel.member("4:memory:/one")
-    kernel.counter("m/one/memory.oom_control", 0)
-    kernel.counter("m/two/memory.oom_control", 5)
-    watch = kernel.watch()
-    kernel.member("4:memory:/two")
-    watch.look_again(PID)
-    kernel.counter("m/one/memory.oom_control", 1)
-    assert not watch.verdict().killed
-    kernel.counter("m/two/memory.oom_control", 6)
-    assert watch.verdict().killed
-
-
 def test_a_dead_process_without_any_file_gives_no_verdict(tmp_path: Path) -> None:
     watch = OomWatch(PID, tmp_path)
     verdict = watch.verdict()

@@ -1,0 +1,137 @@
+"""Fixtures for everything that needs what `make certify` makes: the built programs, the pulled model, routes of real workers.
+
+A test that asks for one of them fails, with the command that makes it, where it is missing. tests/unit asks for none of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+import pytest
+
+from dgrctl.errors import DgrError
+from dgrctl.layout import Layout
+
+if TYPE_CHECKING:
+    from dgrctl.lanes.record import BuildRecord
+
+    from dgrctl.artifacts.local import LocalModel
+    from dgrctl.recipes.recipe import Recipe
+    from dgrctl.runtime.route import LocalRoute
+
+MODEL = "smollm2-135m-instruct-q4_1"
+TWO_STAGES = "smollm2-135m.cpu-2stage"
+THREE_STAGES = "smollm2-135m.cpu-3stage"
+
+
+def _missing(error: DgrError) -> NoReturn:
+    pytest.fail(f"{error.what} ({error.where}); {error.remedy}", pytrace=False)
+
+
+@pytest.fixture(scope="session")
+def layout() -> Layout:
+    """The checkout under test."""
+    return Layout.find()
+
+
+@pytest.fixture(scope="session")
+def verified_build(layout: Layout) -> BuildRecord:
+    """The CPU lane's programs, as recorded and unchanged."""
+    from dgrctl.lanes.build import verified_build  # noqa: PLC0415 - tests/unit collects without it
+
+    try:
+        return verified_build(layout, "cpu")
+    except DgrError as error:
+        _missing(error)
+
+
+@pytest.fixture(scope="session")
+def verified_model(layout: Layout) -> LocalModel:
+    """SmolLM2-135M, hashed."""
+    from dgrctl.artifacts.provision import verified_model  # noqa: PLC0415
+
+    try:
+        return verified_model(layout, MODEL)
+    except DgrError as error:
+        _missing(error)
+
+
+@pytest.fixture(scope="session")
+def recipe(layout: Layout) -> Recipe:
+    """The 2-stage recipe that is certified."""
+    from dgrctl.recipes.recipe import find_recipe, load_recipe  # noqa: PLC0415
+
+    return load_recipe(find_recipe(layout, TWO_STAGES))
+
+
+@pytest.fixture(scope="session")
+def three_stage_recipe(layout: Layout) -> Recipe:
+    """The 3-stage recipe."""
+    from dgrctl.recipes.recipe import find_recipe, load_recipe  # noqa: PLC0415
+
+    return load_recipe(find_recipe(layout, THREE_STAGES))
+
+
+@pytest.fixture(scope="session")
+def open_route(
+    layout: Layout, verified_build: BuildRecord, verified_model: LocalModel
+) -> Callable[..., contextlib.AbstractContextManager[LocalRoute]]:
+    """Makes a route of real workers for a recipe; keywords are LocalRoute's. Enter it to start them."""
+    from dgrctl.recipes.placement import resolve  # noqa: PLC0415
+    from dgrctl.runtime.route import LocalRoute  # noqa: PLC0415
+
+    def make(recipe: Recipe, **options: object) -> LocalRoute:
+        ranges = resolve(recipe, verified_model)
+        return LocalRoute(layout, recipe, verified_model, verified_build, ranges, **options)  # type: ignore[arg-type]
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def route(open_route: Callable[..., LocalRoute], recipe: Recipe) -> Iterator[LocalRoute]:
+    """Two running stages that allow probes, shared by one module's tests; leave them as they were."""
+    with open_route(recipe, allow_probes=True) as running:
+        yield running
+
+
+class Dgrctl:
+    """Runs the command line as a user does, in a process of its own."""
+
+    def __init__(self, layout: Layout) -> None:
+        self.layout = layout
+        self.environment = dict(os.environ, PYTHONUNBUFFERED="1")
+
+    def command(self, *arguments: str) -> list[str]:
+        return [sys.executable, "-m", "dgrctl", *arguments]
+
+    def run(self, *arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+        """To its end."""
+        return subprocess.run(
+            self.command(*arguments), input=stdin, capture_output=True, cwd=self.layout.root, env=self.environment, check=False
+        )
+
+    @contextlib.contextmanager
+    def start(self, *arguments: str, stderr: Path | None = None) -> Iterator[subprocess.Popen[bytes]]:
+        """While the block goes on; afterwards it is killed, and its workers go with it."""
+        with contextlib.ExitStack() as stack:
+            errors = stack.enter_context(stderr.open("wb")) if stderr is not None else subprocess.PIPE
+            process = stack.enter_context(
+                subprocess.Popen(
+                    self.command(*arguments), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors,
+                    cwd=self.layout.root, env=self.environment,
+                )
+            )  # fmt: skip
+            stack.callback(process.kill)
+            yield process
+
+
+@pytest.fixture(scope="session")
+def dgrctl(layout: Layout) -> Dgrctl:
+    """The command line."""
+    return Dgrctl(layout)
