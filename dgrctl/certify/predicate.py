@@ -110,8 +110,8 @@ def _recipe(subject: Subject) -> predicate.RecipeReference:
 
 
 def _device(subject: Subject) -> predicate.Device:
-    device = subject.device
-    return predicate.Device(name=device.name, isa=device.isa, details=dict(device.details))
+    # The ISA that computed, which a build may have been told to keep below the processor's own.
+    return predicate.Device(name=subject.device.name, isa=subject.prepared.build.isa, details=dict(subject.device.details))
 
 
 def _build(subject: Subject) -> predicate.Build:

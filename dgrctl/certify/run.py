@@ -8,6 +8,7 @@ its intent leaves a record of it: an outcome, or why it was aborted. A run that 
 from __future__ import annotations
 
 import contextlib
+import signal
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -179,6 +180,8 @@ def _reason(error: BaseException) -> str:
         return error.what[:4000]
     if isinstance(error, KeyboardInterrupt):
         return "interrupted"
+    if isinstance(error, SystemExit) and isinstance(error.code, int) and error.code > 128:
+        return f"ended by {signal.Signals(error.code - 128).name}"
     return f"{type(error).__name__}: {error}"[:4000]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,7 +10,8 @@ from dgrctl.certify.prompts import PromptSet, load_prompt_set
 from dgrctl.errors import InputError, ToolchainError
 from dgrctl.evidence.lock import Lock, load_lock, load_locks
 from dgrctl.files import sha256_file
-from dgrctl.lanes.device import LANES, DeviceIdentity, detect, unavailable_reason
+from dgrctl.lanes.device import DeviceIdentity, detect, unavailable_reason
+from dgrctl.lanes.isa import lacking, level
 from dgrctl.layout import Layout
 from dgrctl.recipes.recipe import Recipe, find_recipe, load_recipe
 from dgrctl.runtime.prepare import Prepared, prepare
@@ -40,8 +42,6 @@ def find_subject(layout: Layout, *, lane: str, recipe: str, lock: str | None = N
         ToolchainError: this machine cannot certify the lane; names why.
         DgrError: the model was not pulled or the lane not built; the remedy is the command that does.
     """
-    if lane not in LANES:
-        raise InputError(f"there is no lane {lane!r}", where="--lane", remedy=f"name one of {', '.join(LANES)}")
     path = find_recipe(layout, recipe)
     wanted = load_recipe(path)
     if wanted.lane != lane:
@@ -59,13 +59,19 @@ def find_subject(layout: Layout, *, lane: str, recipe: str, lock: str | None = N
             where="--lane",
             remedy="run the same command on a machine of that lane",
         )
-    return Subject(
-        lock=judge,
-        prompts=prompts,
-        recipe_sha256=sha256_file(path),
-        prepared=prepare(layout, recipe, storage),
-        device=detect(lane),
-    )
+    prepared, device = prepare(layout, recipe, storage), detect(lane)
+    _require_isa(prepared.build.isa, device)
+    return Subject(lock=judge, prompts=prompts, recipe_sha256=sha256_file(path), prepared=prepared, device=device)
+
+
+def _require_isa(built: str, device: DeviceIdentity) -> None:
+    missing = lacking(level(built, platform.machine()), frozenset(device.flags))
+    if missing:
+        raise ToolchainError(
+            f"the programs are built for {built}, and {device.name} lacks {', '.join(missing)}",
+            where="build record: isa",
+            remedy=f"dgrctl build --lane {device.lane} --isa {device.isa}",
+        )
 
 
 def _locks_folder(layout: Layout) -> Path:

@@ -25,8 +25,9 @@ from dgrctl.runtime.reference import LocalReference
 from dgrctl.runtime.route import LocalRoute
 
 if TYPE_CHECKING:
-    from dgrctl.artifacts.local import LocalModel
     from dgrctl.lanes.record import BuildRecord
+
+    from dgrctl.artifacts.local import LocalModel
     from dgrctl.recipes.recipe import Recipe
 
 LAYERS = 30
