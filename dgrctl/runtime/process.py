@@ -10,6 +10,7 @@ Death is watched through a pidfd, which becomes readable the moment the process 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import select
 import signal
@@ -62,7 +63,8 @@ class ServedProcess:
         """Starts ``command``, whose first element is the program's path.
 
         Raises:
-            BuildError: the program cannot be executed.
+            BuildError: the program is missing or cannot be executed.
+            StageError: this machine has no room for another process.
             ToolchainError: this system has no pidfd.
             StorageError: the log cannot be written.
         """
@@ -85,9 +87,7 @@ class ServedProcess:
                     bufsize=0,
                 )
             except OSError as error:
-                raise BuildError(
-                    f"{title} cannot be started: {error.strerror}", where=command[0], remedy="build it again: dgrctl build"
-                ) from error
+                raise _not_started(title, command[0], error) from error
         try:
             return cls(title, process, log, isa)
         except BaseException:
@@ -300,6 +300,13 @@ def stop_all(processes: Sequence[ServedProcess], grace: float) -> None:
     with contextlib.ExitStack() as stack:
         for process in reversed(processes):
             stack.callback(stop, process)
+
+
+def _not_started(title: str, program: str, error: OSError) -> DgrError:
+    what = f"{title} cannot be started: {error.strerror}"
+    if error.errno in {errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM}:
+        return StageError(what, where=program, remedy="end other programs, or raise the limits on processes, files and memory")
+    return BuildError(what, where=program, remedy="build it again: dgrctl build")
 
 
 def _environment() -> dict[str, str]:

@@ -124,6 +124,7 @@ class Route:
             yield stream
 
     def explain(self, error: DgrError) -> DgrError:
+        """What is behind a failed call to one of the stages, as far as it can be seen from here."""
         return error
 
 

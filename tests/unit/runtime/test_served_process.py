@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -177,6 +178,16 @@ def test_a_program_that_cannot_be_executed(tmp_path: Path, mode: int | None) -> 
     with pytest.raises(BuildError, match="cannot be started") as caught:
         ServedProcess.spawn("stage 0", [str(program)], log=tmp_path / "log")
     assert caught.value.where == str(program)
+
+
+def test_a_machine_without_room_for_another_process() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+    try:
+        with pytest.raises(StageError, match="Too many open files"):
+            ServedProcess.spawn("stage 0", [sys.executable, str(PROGRAM), "ready"], log=None)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_the_death_of_the_supervisor_ends_the_child(tmp_path: Path) -> None:
