@@ -20,9 +20,7 @@ from dgrctl.layout import Layout
 
 
 @contextlib.contextmanager
-def state_lock(
-    layout: Layout, name: str, *, shared: bool = False, waiting: Callable[[str], None] | None = None
-) -> Iterator[None]:
+def state_lock(layout: Layout, name: str, *, shared: bool = False, waiting: Callable[[str], None] | None = None) -> Iterator[int]:
     """Holds the lock ``name`` for the block, waiting for as long as another process has it.
 
     Args:
@@ -30,15 +28,19 @@ def state_lock(
         shared: Readers share; a writer excludes everybody.
         waiting: Told once, in a sentence, who holds the lock. Default: a line on stderr.
 
+    Yields:
+        The locked descriptor. A child that inherits it (``pass_fds``) holds the lock on until it has ended too, however this
+        process ends: so nobody works on what a killed command's children still write.
+
     Raises:
         StorageError: the lock folder cannot be written.
     """
-    with file_lock(layout.locks / f"{name}.lock", name, shared=shared, waiting=waiting):
-        yield
+    with file_lock(layout.locks / f"{name}.lock", name, shared=shared, waiting=waiting) as descriptor:
+        yield descriptor
 
 
 @contextlib.contextmanager
-def file_lock(path: Path, name: str, *, shared: bool = False, waiting: Callable[[str], None] | None = None) -> Iterator[None]:
+def file_lock(path: Path, name: str, *, shared: bool = False, waiting: Callable[[str], None] | None = None) -> Iterator[int]:
     """Like :func:`state_lock`, on a lock file of one's own: for what several checkouts share, such as model storage."""
     with storage_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -51,9 +53,14 @@ def file_lock(path: Path, name: str, *, shared: bool = False, waiting: Callable[
             message = f"waiting for {_owner(path)}, which holds the lock '{name}'"
             (waiting or _say)(message)
             fcntl.flock(descriptor, mode)
-        if not shared:
-            _record_owner(descriptor)
-        yield
+        if shared:
+            yield descriptor
+            return
+        _record_owner(descriptor)
+        yield descriptor
+        # So a record that stands names a holder, or one that died holding.
+        with contextlib.suppress(OSError):
+            os.ftruncate(descriptor, 0)
     finally:
         os.close(descriptor)
 
@@ -74,9 +81,22 @@ def _record_owner(descriptor: int) -> None:
 def _owner(path: Path) -> str:
     try:
         record = json.loads(path.read_bytes())
-        return f"process {record['pid']} ({record['command']}, since {record['since']})"
+        owner = f"process {record['pid']} ({record['command']}, since {record['since']})"
+        if record["host"] == os.uname().nodename and not _lives(int(record["pid"])):
+            return f"what {owner} left running when it ended"
     except (OSError, ValueError, KeyError, TypeError):
         return "another process"
+    return owner
+
+
+def _lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 def _say(message: str) -> None:

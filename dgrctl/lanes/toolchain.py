@@ -1,0 +1,167 @@
+"""The programs and libraries that a build needs: where they are, which version, and which Debian package brings what is missing.
+
+``python3 -m dgrctl.lanes.toolchain`` prints the packages of what is missing here, one a line, and explains each on stderr; the
+Makefile runs it before any Python package is installed, so this module imports nothing but the standard library.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from dgrctl.errors import ToolchainError
+
+
+@dataclass(frozen=True)
+class Requirement:
+    """A program on PATH or, with ``library``, a module that pkg-config knows; ``package`` is Debian's (12 and 13)."""
+
+    name: str
+    package: str
+    purpose: str
+    minimum: tuple[int, ...] = ()
+    library: bool = False
+    # What the program is asked for its version with.
+    version_option: str = "--version"
+    # Names an environment variable that may name another program, as make and CMake have it.
+    override: str | None = None
+
+
+BUILD = (
+    Requirement("git", "git", "fetching llama.cpp and applying the patch stack", (2, 30)),
+    Requirement("cc", "gcc", "compiling C", override="CC"),
+    Requirement("c++", "g++", "compiling C++20", override="CXX"),
+    Requirement("cmake", "cmake", "configuring builds", (3, 25)),
+    Requirement("ninja", "ninja-build", "running builds", (1, 10)),
+    Requirement("ccache", "ccache", "compiling only once what worker and reference have in common", (4, 0)),
+    Requirement("pkg-config", "pkg-config", "finding the libraries"),
+    Requirement("protoc", "protobuf-compiler", "generating the wire contract"),
+    Requirement("grpc_cpp_plugin", "protobuf-compiler-grpc", "generating the services", version_option=""),
+    Requirement("grpc++", "libgrpc++-dev", "the worker's transport", (1, 51), library=True),
+    Requirement("protobuf", "libprotobuf-dev", "the wire contract", (3, 21), library=True),
+    Requirement("absl_status", "libabsl-dev", "statuses, spans and options", library=True),
+    Requirement("zlib", "zlib1g-dev", "checksums of frames", library=True),
+    Requirement("gtest", "libgtest-dev", "the worker's unit tests", library=True),
+)
+
+# Needed by `make lint`, `make test` and by whoever checks a signature without dgrctl, but by no build.
+CHECKS = (
+    Requirement("clang-format", "clang-format", "make lint"),
+    Requirement("openssl", "openssl", "verifying a signature without dgrctl", version_option="version"),
+)
+
+
+@dataclass(frozen=True)
+class Found:
+    """A requirement as it stands on this machine; ``path`` is None for a library."""
+
+    requirement: Requirement
+    version: str
+    path: Path | None = None
+
+
+@dataclass(frozen=True)
+class Toolchain:
+    """All that a build needs, by the requirement's name."""
+
+    found: Mapping[str, Found] = field(default_factory=dict)
+
+    def program(self, name: str) -> Path:
+        """Where a program is."""
+        path = self.found[name].path
+        if path is None:
+            raise LookupError(f"{name} is a library")
+        return path
+
+    def versions(self) -> dict[str, str]:
+        """Every version, by name: part of what can change a build."""
+        return {name: found.version for name, found in sorted(self.found.items())}
+
+
+def find_toolchain(requirements: Iterable[Requirement] = BUILD) -> Toolchain:
+    """Finds all of ``requirements``.
+
+    Raises:
+        ToolchainError: some are missing or too old; names every one of them and the command that brings them.
+    """
+    found, problems = look_for(requirements)
+    if problems:
+        packages = sorted({requirement.package for requirement in problems})
+        raise ToolchainError(
+            f"this build needs what is not here: {', '.join(requirement.name for requirement in problems)}",
+            where="PATH and pkg-config",
+            detail="\n".join(f"{requirement.name}: {why}" for requirement, why in problems.items()),
+            remedy=f"make deps, or: apt-get install {' '.join(packages)}",
+        )
+    return Toolchain(found)
+
+
+def look_for(requirements: Iterable[Requirement]) -> tuple[dict[str, Found], dict[Requirement, str]]:
+    """What is here, by name, and what is not, with the reason."""
+    found: dict[str, Found] = {}
+    problems: dict[Requirement, str] = {}
+    for requirement in requirements:
+        try:
+            here = _library(requirement) if requirement.library else _program(requirement)
+        except LookupError as error:
+            problems[requirement] = str(error)
+            continue
+        if _numbers(here.version) < requirement.minimum:
+            wanted = ".".join(map(str, requirement.minimum))
+            problems[requirement] = f"{here.version} is too old, {wanted} or newer is needed for {requirement.purpose}"
+            continue
+        found[requirement.name] = here
+    return found, problems
+
+
+def _program(requirement: Requirement) -> Found:
+    name = os.environ.get(requirement.override or "") or requirement.name
+    path = shutil.which(name)
+    if path is None:
+        named = f"{requirement.override}={name}" if name != requirement.name else "it"
+        raise LookupError(f"{named} is not on PATH; needed for {requirement.purpose}")
+    version = _ask([path, requirement.version_option]) if requirement.version_option else ""
+    return Found(requirement, version.partition("\n")[0].strip(), Path(path))
+
+
+def _library(requirement: Requirement) -> Found:
+    version = _ask(["pkg-config", "--modversion", requirement.name])
+    return Found(requirement, version.strip())
+
+
+def _ask(command: list[str]) -> str:
+    try:
+        # Compilers and pkg-config answer in the user's language otherwise.
+        answer = subprocess.run(command, capture_output=True, check=True, env=dict(os.environ, LC_ALL="C"))
+    except OSError as error:
+        raise LookupError(f"{command[0]} cannot be run: {error.strerror}") from error
+    except subprocess.CalledProcessError as error:
+        told = error.stderr.decode("utf-8", "replace").strip().partition("\n")[0]
+        raise LookupError(f"{' '.join(command)} failed: {told or f'exit code {error.returncode}'}") from error
+    return answer.stdout.decode("utf-8", "replace")
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """The first dotted number in a program's answer, comparable; empty if there is none."""
+    found = re.search(r"\d+(?:\.\d+)+|\d+", version)
+    return tuple(int(part) for part in found.group(0).split(".")) if found else ()
+
+
+def main() -> int:
+    """Prints the packages of what is missing."""
+    _, problems = look_for((*BUILD, *CHECKS))
+    for requirement, why in problems.items():
+        print(f"{requirement.name}: {why}", file=sys.stderr)
+    for package in sorted({requirement.package for requirement in problems}):
+        print(package)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
