@@ -1,0 +1,7 @@
+#include "support/identity.h"
+
+namespace dgr {
+
+BuildIdentity Identity() { return {DGR_PIN, DGR_STACK, DGR_LANE, DGR_ISA}; }
+
+}  // namespace dgr
