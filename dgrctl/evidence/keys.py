@@ -67,11 +67,18 @@ def init_local_key(layout: Layout) -> bool:
             return False
         private = ec.generate_private_key(ec.SECP256R1())
         pem = private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-        with storage_errors(path):
-            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            for leftover in path.parent.glob(f".{path.name}.*.partial"):
-                leftover.unlink()
-            _create_private(path, pem)
+        try:
+            with storage_errors(path):
+                path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+                for leftover in path.parent.glob(f".{path.name}.*.partial"):
+                    leftover.unlink()
+                _create_private(path, pem)
+        except FileExistsError as error:
+            raise KeyFileError(
+                "something else stands where the key is to be",
+                where=str(error.filename2 or error.filename),
+                remedy="move it away",
+            ) from error
         return True
 
 
@@ -95,7 +102,7 @@ def load_key(path: Path) -> SigningKey:
             PKCS#8, or not ECDSA P-256.
     """
     try:
-        _check_link(path)
+        _check_link(path, os.geteuid())
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except FileNotFoundError:
         raise KeyFileError("there is no signing key", where=str(path), remedy=_INIT) from None
@@ -103,9 +110,11 @@ def load_key(path: Path) -> SigningKey:
         raise KeyFileError(
             f"the signing key cannot be opened: {error.strerror}", where=str(path), remedy="check that path and its folders"
         ) from error
-    with os.fdopen(descriptor, "rb") as file:
-        _check_status(os.fstat(file.fileno()), path, os.geteuid())
-        pem = file.read(_MAX_BYTES + 1)
+    try:
+        _check_status(os.fstat(descriptor), path, os.geteuid())
+        pem = os.read(descriptor, _MAX_BYTES)
+    finally:
+        os.close(descriptor)
     private = _parse(pem, path)
     public = PublicKey.of(private.public_key())
     return SigningKey(path=path, public=public, signer=CryptoSigner(private, public.verifier))
@@ -128,9 +137,9 @@ def _create_private(path: Path, pem: bytes) -> None:
     sync_folder(path.parent)
 
 
-def _check_link(path: Path) -> None:
-    status = os.lstat(path)
-    if stat.S_ISLNK(status.st_mode) and status.st_uid not in (0, os.geteuid()):
+def _check_link(path: Path, user: int) -> None:
+    status = path.lstat()
+    if stat.S_ISLNK(status.st_mode) and status.st_uid != user:
         raise KeyFileError(
             f"the signing key is a link that belongs to user {status.st_uid}",
             where=str(path),
