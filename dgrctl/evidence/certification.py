@@ -12,6 +12,7 @@ A run of which any part is missing has no certification: it stays in the ledger 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 import msgspec
@@ -37,14 +38,20 @@ from dgrctl.evidence.fields import (
 PREDICATE_TYPE = "https://dgr.dev/lane-certification/v1"
 
 
-def device_label(name: str, isa: str) -> str:
-    """A device's name in matrix rows and ledger records."""
-    return f"{name} [{isa}]"
+def device_identity(name: str, details: Mapping[str, str]) -> str:
+    """A device told from others of the same name: ``AMD EPYC (family 25, model 1, stepping 1, vendor AuthenticAMD)``."""
+    told = ", ".join(f"{key} {value}" for key, value in sorted(details.items()))
+    return f"{name} ({told})" if told else name
 
 
-def is_label_of(label: str, name: str) -> bool:
+def device_label(identity: str, isa: str) -> str:
+    """A device and the ISA that it ran, as matrix rows and ledger records name both."""
+    return f"{identity} [{isa}]"
+
+
+def is_label_of(label: str, identity: str) -> bool:
     """Whether ``label`` names this device, with whatever ISA."""
-    return label.startswith(f"{name} [")
+    return label.startswith(f"{identity} [")
 
 
 class LedgerPosition(Record, frozen=True):
@@ -93,7 +100,7 @@ class ModelReference(Record, frozen=True):
 
 
 class Device(Record, frozen=True):
-    """The device that computed. The matrix shows ``name`` and ``isa``; both are part of the row's identity."""
+    """The device that computed, and the ISA that it computed with. All of it is part of the matrix row's identity."""
 
     name: Text
     isa: Text
@@ -102,7 +109,7 @@ class Device(Record, frozen=True):
     @property
     def label(self) -> str:
         """How matrix rows and ledger records name it."""
-        return device_label(self.name, self.isa)
+        return device_label(device_identity(self.name, self.details), self.isa)
 
 
 class Build(Record, frozen=True):

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
+from dgrctl.evidence.certification import device_identity
 from dgrctl.evidence.matrix import LaneState
+from dgrctl.lanes.device import LANES, detect, unavailable_reason
 
 
 def lane_states() -> list[LaneState]:
     """Every lane in order, with this machine's device or the reason why there is none."""
-    from dgrctl.lanes.device import LANES
-
     return [_state(lane) for lane in LANES]
 
 
 def _state(lane: str) -> LaneState:
-    from dgrctl.lanes.device import detect, unavailable_reason
-
     reason = unavailable_reason(lane)
     if reason is not None:
         return LaneState(lane=lane, device=None, isa=None, unavailable=reason)
     identity = detect(lane)
-    return LaneState(lane=lane, device=identity.name, isa=identity.isa, unavailable=None)
+    return LaneState(lane=lane, device=device_identity(identity.name, identity.details), isa=identity.isa, unavailable=None)

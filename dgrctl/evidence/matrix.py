@@ -32,7 +32,7 @@ _ADVERTISABLE_CLASSES = ("real-hardware", "release")
 
 
 class LaneState(Record, frozen=True):
-    """What this machine has for a lane: a device, or the reason why nothing can be certified here."""
+    """What this machine has for a lane: a device and its highest ISA, or the reason why nothing can be certified here."""
 
     lane: Name
     device: Text | None

@@ -29,6 +29,7 @@ from dgrctl.evidence.certification import (
     Run,
     Speed,
     SpeedPair,
+    device_identity,
 )
 from dgrctl.evidence.dsse import sign
 from dgrctl.evidence.issue import write_certification
@@ -77,7 +78,7 @@ DEVICE = Device(name="Example CPU 9000", isa="x86-64-v3", details={"sockets": "1
 PROMPTS = {"short": 5, "long": 20}
 
 LANES = [
-    LaneState(lane="cpu", device=DEVICE.name, isa=DEVICE.isa, unavailable=None),
+    LaneState(lane="cpu", device=device_identity(DEVICE.name, DEVICE.details), isa=DEVICE.isa, unavailable=None),
     LaneState(lane="cuda", device=None, isa=None, unavailable="no NVIDIA device"),
 ]
 
