@@ -14,6 +14,7 @@ from dgrctl.evidence.ledger_records import Combination, Intent
 from dgrctl.evidence.ratios import estimate
 from dgrctl.evidence.totals import actual_counts, difference_string, expected_counts, parity_totals
 from dgrctl.evidence.verdict import reasons_to_fail
+from dgrctl.lanes.record import REFERENCE, WORKER
 
 
 @dataclass(frozen=True)
@@ -120,8 +121,8 @@ def _build(subject: Subject) -> predicate.Build:
         pin=build.pin,
         stack_sha256=build.stack_digest,
         record_sha256=subject.build_record_sha256,
-        worker_sha256=build.binaries["dgr-worker"].sha256,
-        reference_sha256=build.binaries["dgr-reference"].sha256,
+        worker_sha256=build.binaries[WORKER].sha256,
+        reference_sha256=build.binaries[REFERENCE].sha256,
     )
 
 

@@ -12,6 +12,7 @@ from dgrctl.evidence.lock import Lock, load_lock, load_locks
 from dgrctl.files import sha256_file
 from dgrctl.lanes.device import DeviceIdentity, detect, unavailable_reason
 from dgrctl.lanes.isa import lacking, level
+from dgrctl.lanes.record import record_path
 from dgrctl.layout import Layout
 from dgrctl.recipes.recipe import Recipe, find_recipe, load_recipe
 from dgrctl.runtime.prepare import Prepared, prepare
@@ -24,6 +25,7 @@ class Subject:
     lock: Lock
     prompts: PromptSet
     recipe_sha256: str  # of the file's bytes
+    build_record_sha256: str  # of the file's bytes
     prepared: Prepared
     device: DeviceIdentity
 
@@ -61,7 +63,14 @@ def find_subject(layout: Layout, *, lane: str, recipe: str, lock: str | None = N
         )
     prepared, device = prepare(layout, recipe, storage), detect(lane)
     _require_isa(prepared.build.isa, device)
-    return Subject(lock=judge, prompts=prompts, recipe_sha256=sha256_file(path), prepared=prepared, device=device)
+    return Subject(
+        lock=judge,
+        prompts=prompts,
+        recipe_sha256=sha256_file(path),
+        build_record_sha256=sha256_file(record_path(layout, lane)),
+        prepared=prepared,
+        device=device,
+    )
 
 
 def _require_isa(built: str, device: DeviceIdentity) -> None:
