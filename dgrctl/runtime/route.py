@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import secrets
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -78,7 +78,7 @@ class Route:
         session: common_pb2.SessionKey | None = None,
         ignore_end_of_generation: bool = False,
         logits: common_pb2.OutputRows = common_pb2.OUTPUT_ROWS_NONE,
-    ) -> Iterator[worker_pb2.GenerateResponse]:
+    ) -> Generator[worker_pb2.GenerateResponse]:
         """Greedy generation. Ending the iteration early closes the session on every stage. Thread-safe.
 
         Args:
