@@ -1,0 +1,163 @@
+"""The build folder of one program: laid out, configured, built and read back.
+
+Worker and reference are compiled under the *same* path, ``.dgr/build/at/<lane>``, a link that is turned to the folder being
+built; in each folder ``source/`` links to the trees. So the two compile commands of a file that both trees share are equal word
+for word, and the compiler's cache answers the second. What a file calls itself (``__FILE__``) is cut to the part below that
+path, so that a checkout elsewhere builds the same bytes.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from dgrctl.errors import BuildError
+from dgrctl.files import sha256_file, storage_errors, sync_folder, write_atomic
+from dgrctl.lanes import cpu
+from dgrctl.lanes.cmake import configure, read_outcome
+from dgrctl.lanes.isa import IsaLevel
+from dgrctl.lanes.ninja import run_ninja
+from dgrctl.lanes.plan import Plan
+from dgrctl.lanes.record import Binary, CompilerRecord
+from dgrctl.lanes.tool import Tool, build_environment
+from dgrctl.lanes.toolchain import Toolchain
+from dgrctl.layout import Layout
+from dgrctl.report.console import note
+
+# Written last when a folder was configured in full; holds the configuration's digest.
+_STAMP = "configured"
+_RECORDED_OPTIONS = ("BUILD_SHARED_LIBS", "CMAKE_BUILD_TYPE", "DGR_", "GGML_", "LLAMA_")
+# Folders of former configurations of one role, lane and ISA that are kept, for going back and forth between patch stacks.
+_KEPT = 2
+
+
+@dataclass(frozen=True)
+class Workbench:
+    """What all builds of one command share. ``held`` are locks that the tools inherit."""
+
+    layout: Layout
+    tools: Toolchain
+    isa: IsaLevel
+    lane: str
+    held: tuple[int, ...]
+    jobs: int | None = None
+
+
+def make(bench: Workbench, plan: Plan, sources: str) -> Binary:
+    """Builds the program of ``plan`` and proves that it is what was asked for.
+
+    Args:
+        sources: Digest of our own sources, as planned with.
+
+    Raises:
+        BuildError: a tool failed, or built something else.
+        StorageError: the disk is full.
+    """
+    started = time.monotonic()
+    program = plan.folder / "bin" / plan.program
+    # Never relinked from itself: whatever happened to the last one, this one is new.
+    with storage_errors(program):
+        program.unlink(missing_ok=True)
+    build_targets(bench, plan, [plan.program], title=f"Building {plan.program} ({bench.lane}, {bench.isa.name})")
+    outcome = read_outcome(plan.folder)
+    cpu.check_outcome(outcome, bench.isa, plan.options)
+    if not program.is_file():
+        raise BuildError(f"the build ended well but made no {plan.program}", where=str(program), remedy="dgrctl build --force")
+    with storage_errors(plan.folder):
+        os.utime(plan.folder)
+        _sweep(plan.folder)
+    return Binary(
+        path=str(program),
+        sha256=sha256_file(program),
+        folder=str(plan.folder),
+        configuration=plan.configuration,
+        inputs=plan.inputs,
+        sources=sources,
+        options={name: value for name, value in sorted(outcome.options.items()) if name.startswith(_RECORDED_OPTIONS)},
+        flags=cpu.backend_flags(outcome),
+        compilers={
+            language: CompilerRecord(path=found.path, id=found.id, version=found.version)
+            for language, found in sorted(outcome.compilers.items())
+            if language in ("C", "CXX")
+        },
+        built_at=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        build_seconds=round(time.monotonic() - started),
+    )
+
+
+def build_targets(bench: Workbench, plan: Plan, targets: Sequence[str], *, title: str) -> None:
+    """Configures the folder of ``plan`` if that was not done, and builds ``targets`` in it.
+
+    Raises:
+        BuildError: a tool failed.
+        StorageError: the disk is full.
+    """
+    at = bench.layout.builds / "at" / bench.lane
+    tool = Tool(plan.folder / "build.log", build_environment(bench.layout.ccache), bench.held)
+    with storage_errors(plan.folder):
+        configured = _is_configured(plan)
+        if not configured:
+            shutil.rmtree(plan.folder, ignore_errors=True)
+        _link(bench.layout, plan, at)
+        tool.log.unlink(missing_ok=True)
+    if not configured:
+        note(f"Configuring {plan.program} …")
+        definitions = {**plan.options, **_local_definitions(bench, at)}
+        configure(bench.tools.program("cmake"), at / "source" / "worker", at, definitions, tool=tool)
+        write_atomic(plan.folder / _STAMP, f"{plan.configuration}\n".encode())
+    run_ninja(bench.tools.program("ninja"), at, targets, tool=tool, title=title, jobs=bench.jobs)
+
+
+def _local_definitions(bench: Workbench, at: Path) -> dict[str, str]:
+    """What CMake must be told of this machine and checkout, and what leaves no trace in a binary."""
+    ccache = str(bench.tools.program("ccache"))
+    flags = f"-ffile-prefix-map={at}/="
+    return {
+        "DGR_LLAMA_SOURCE": str(at / "source" / "llama.cpp"),
+        "CMAKE_C_COMPILER": str(bench.tools.program("cc")),
+        "CMAKE_CXX_COMPILER": str(bench.tools.program("c++")),
+        "CMAKE_MAKE_PROGRAM": str(bench.tools.program("ninja")),
+        "CMAKE_C_COMPILER_LAUNCHER": ccache,
+        "CMAKE_CXX_COMPILER_LAUNCHER": ccache,
+        "CMAKE_C_FLAGS": flags,
+        "CMAKE_CXX_FLAGS": flags,
+        "CMAKE_EXPORT_COMPILE_COMMANDS": "ON",
+    }
+
+
+def _is_configured(plan: Plan) -> bool:
+    try:
+        return (plan.folder / _STAMP).read_text(encoding="utf-8").strip() == plan.configuration
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
+def _link(layout: Layout, plan: Plan, at: Path) -> None:
+    source = plan.folder / "source"
+    source.mkdir(parents=True, exist_ok=True)
+    at.parent.mkdir(parents=True, exist_ok=True)
+    links = {
+        source / "llama.cpp": plan.source,
+        source / "worker": layout.root / "worker",
+        source / "proto": layout.root / "proto",
+        at: plan.folder,
+    }
+    for link, target in links.items():
+        temporary = link.with_name(f".{link.name}.{os.getpid()}")
+        temporary.unlink(missing_ok=True)
+        temporary.symlink_to(target)
+        temporary.replace(link)
+        sync_folder(link.parent)
+
+
+def _sweep(built: Path) -> None:
+    """Removes the oldest folders of the same role, lane and ISA."""
+    prefix = built.name.rpartition("-")[0]
+    others = [path for path in built.parent.iterdir() if path.name.rpartition("-")[0] == prefix and path != built]
+    for path in sorted(others, key=lambda path: path.stat().st_mtime, reverse=True)[_KEPT:]:
+        shutil.rmtree(path, ignore_errors=True)
