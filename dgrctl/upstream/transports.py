@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dgrctl.errors import FetchError
+from dgrctl.errors import DgrError, FetchError
 from dgrctl.layout import Layout
 from dgrctl.report.console import progress
 from dgrctl.upstream.git import Repository, run_git
@@ -61,13 +61,16 @@ def _from_path(path: Path, manifest: UpstreamManifest, clone: Path) -> None:
 
 
 def _clone(source: str, manifest: UpstreamManifest, clone: Path) -> None:
-    """Clones, which takes a shallow source as it is; ``git fetch`` would refuse its roots."""
+    clone_unchecked(source, clone, raises=FetchError)
+    _check_out(Repository(clone, raises=FetchError), manifest)
+
+
+def clone_unchecked(source: str, clone: Path, *options: str, raises: type[DgrError]) -> None:
+    """Clones without checking out. Takes a shallow ``source`` as it is, where ``git fetch`` would refuse its roots."""
     # The serving side reads no configuration of ours, and would refuse a repository of another user.
     serve = ("--upload-pack", "git -c safe.directory=* upload-pack") if source.startswith("file://") else ()
-    run_git("clone", "--quiet", "--no-checkout", "--template=", *serve, "--", source, str(clone), raises=FetchError)
-    repository = Repository(clone, raises=FetchError)
-    repository.run("remote", "remove", "origin")
-    _check_out(repository, manifest)
+    run_git("clone", "--quiet", "--no-checkout", "--template=", *serve, *options, "--", source, str(clone), raises=raises)
+    Repository(clone, raises=raises).run("remote", "remove", "origin")
 
 
 def _check_out(repository: Repository, manifest: UpstreamManifest) -> None:

@@ -18,9 +18,9 @@ from dgrctl.errors import PatchError
 from dgrctl.files import storage_errors
 from dgrctl.layout import Layout
 from dgrctl.upstream.commits import Tip, commit_patches
-from dgrctl.upstream.git import Repository, run_git
+from dgrctl.upstream.git import Repository
 from dgrctl.upstream.patchfile import AUTHOR_EMAIL, AUTHOR_NAME, Patch
-from dgrctl.upstream.transports import pin_attributes
+from dgrctl.upstream.transports import clone_unchecked, pin_attributes
 from dgrctl.upstream.worktree import Difference, differences, snapshot
 
 APPLIED = "refs/dgr/applied"
@@ -128,12 +128,9 @@ class NewWorkspace:
     def clone(self) -> None:
         """Clones the pristine source, without checking anything out."""
         source = f"file://{self._layout.pristine}"
-        serve = ("--upload-pack", "git -c safe.directory=* upload-pack")
-        run_git("clone", "--quiet", "--no-checkout", "--template=", *serve, "--", source, str(self._clone), raises=PatchError)
-        self.repository.run("remote", "remove", "origin")
+        settings = [part for name, value in _SETTINGS.items() for part in ("--config", f"{name}={value}")]
+        clone_unchecked(source, self._clone, *settings, raises=PatchError)
         pin_attributes(self.repository)
-        for name, value in _SETTINGS.items():
-            self.repository.run("config", "--local", name, value)
 
     def commit(self, patches: Sequence[tuple[str, Patch]]) -> Tip:
         """Makes the stack's commits; see :func:`dgrctl.upstream.commits.commit_patches`."""

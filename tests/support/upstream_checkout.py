@@ -9,12 +9,16 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Literal, get_args
 
 from dgrctl.errors import DgrError
 from dgrctl.layout import Layout
+from dgrctl.upstream.export import export
+from dgrctl.upstream.fetch import fetch
 from dgrctl.upstream.git import Repository, run_git
 from dgrctl.upstream.manifest import load_manifest
 from dgrctl.upstream.series import LOCK_NAME, make_lock, render_lock
+from dgrctl.upstream.stack import apply
 
 PROGRAM = Path(__file__).with_name("upstream_program.py")
 
@@ -34,18 +38,49 @@ FILES: dict[str, bytes] = {
 }
 
 
+FIRST, SECOND, THIRD = "0001-Core-first.patch", "0002-Core-second.patch", "0003-Llama-third.patch"
+
+Stage = Literal["new", "fetched", "applied", "stacked"]
+STAGES: tuple[Stage, ...] = get_args(Stage)
+
+
 class Checkout:
-    """``root`` as a checkout of ours, with an upstream of one or more commits beside it.
+    """A checkout of ours, with an upstream of two commits beside it, copied from a template that is made once a session.
 
     Attributes:
         upstream: The repository that is fetched from, HEAD at the pin.
-        layout: Of the checkout; its manifest has one transport, "git", to ``upstream``; its stack is empty.
+        layout: Of the checkout; its manifest has one transport, "git", to ``upstream``.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self.upstream = copy_upstream(folder / "server")
+    def __init__(self, folder: Path, stage: Stage = "new") -> None:
+        """Makes it as it is after a number of steps: fetch, apply (of an empty stack), export of three patches."""
+        template = Path(_template(stage).name)
+        shutil.copytree(template / "server", folder / "server", symlinks=True)
+        shutil.copytree(template / "checkout", folder / "checkout", symlinks=True)
+        self._open(folder)
+        self.write_manifest(self.git_transport())
+
+    def _open(self, folder: Path) -> None:
+        self.upstream = Repository(folder / "server", raises=DgrError)
         self.layout = Layout(folder / "checkout")
-        self.write_manifest(f'[[transports]]\nkind = "git"\nurl = "file://{self.upstream.folder}"\n')
+
+    @classmethod
+    def at(cls, folder: Path) -> Checkout:
+        """What lies in ``folder`` already."""
+        self = cls.__new__(cls)
+        self._open(folder)
+        return self
+
+    def git_transport(self) -> str:
+        """The transport to ``upstream``, as the manifest has it."""
+        return f'[[transports]]\nkind = "git"\nurl = "file://{self.upstream.folder}"\n'
+
+    def move_pin_back(self) -> None:
+        """Pins the upstream's first commit instead of its second, with an empty stack."""
+        self.upstream.run("checkout", "--quiet", "--detach", "HEAD~1")
+        self.write_manifest(self.git_transport())
+        for path in self.layout.patches.glob("*.patch"):
+            path.unlink()
         self.write_empty_series()
 
     @property
@@ -104,16 +139,26 @@ class Checkout:
 
 
 @functools.cache
-def _template() -> tempfile.TemporaryDirectory[str]:
+def _template(stage: Stage) -> tempfile.TemporaryDirectory[str]:
+    """A folder with a checkout at ``stage`` and its server; it goes when the session ends."""
     folder = tempfile.TemporaryDirectory(prefix="dgr-small-upstream.")
-    _make_upstream(Path(folder.name) / "server")
+    if stage == "new":
+        _make_upstream(Path(folder.name) / "server")
+        checkout = Checkout.at(Path(folder.name))
+        checkout.write_manifest(checkout.git_transport())
+        checkout.write_empty_series()
+        return folder
+    checkout = Checkout(Path(folder.name), STAGES[STAGES.index(stage) - 1])
+    if stage == "fetched":
+        fetch(checkout.layout)
+    elif stage == "applied":
+        apply(checkout.layout)
+    else:
+        checkout.commit_change("Core: first\n\nWhy: größer ist besser.")
+        checkout.commit_change("Core: second", old=b"line_30", new=b"line_thirty")
+        checkout.commit_change("Llama: third", "src/models/llama.cpp")
+        export(checkout.layout)
     return folder
-
-
-def copy_upstream(folder: Path) -> Repository:
-    """A repository with two commits, FILES in the second. Made once a session, and copied."""
-    shutil.copytree(Path(_template().name) / "server", folder, symlinks=True)
-    return Repository(folder, raises=DgrError)
 
 
 def _make_upstream(folder: Path) -> None:
