@@ -50,9 +50,8 @@ BUILD = (
     Requirement("gtest", "libgtest-dev", "the worker's unit tests", library=True),
 )
 
-# Needed by `make lint`, `make test` and by whoever checks a signature without dgrctl, but by no build.
+# Needed by `make test` and by whoever checks a signature without dgrctl, but by no build.
 CHECKS = (
-    Requirement("clang-format", "clang-format", "make lint"),
     Requirement("openssl", "openssl", "verifying a signature without dgrctl", version_option="version"),
 )
 
