@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,8 +43,8 @@ def obtain(package: PinnedPackage, folder: Path) -> Path:
     ``attempt-*`` that the next call removes.
 
     Raises:
-        FetchError: pip could not bring it.
-        IntegrityError: what pip brought is not what was pinned.
+        FetchError: pip could not bring it, or it arrived with another hash.
+        IntegrityError: pip took for right what was not pinned.
         StorageError: the disk is full or forbidden.
         ToolchainError: this Python has no pip.
     """
@@ -66,7 +67,7 @@ def obtain(package: PinnedPackage, folder: Path) -> Path:
 
 
 def _download(package: PinnedPackage, attempt: Path) -> None:
-    scratch, log, requirements = attempt / "scratch", attempt / "log", attempt / "requirements.txt"
+    scratch, requirements = attempt / "scratch", attempt / "requirements.txt"
     scratch.mkdir()
     requirements.write_text(f"{package.requirement} --hash=sha256:{package.sha256}\n", encoding="utf-8")
     form = ["--only-binary", ":all:"] if package.binary else ["--no-binary", package.distribution]
@@ -74,24 +75,31 @@ def _download(package: PinnedPackage, attempt: Path) -> None:
     command = [sys.executable, "-I", "-m", "pip", "download", "--no-deps", "--require-hashes", *form]
     command += ["--no-cache-dir", "--disable-pip-version-check", "--no-input", "--progress-bar", "off"]
     command += ["--dest", str(attempt / "package"), "--requirement", str(requirements)]
-    with log.open("wb") as output, progress(f"Downloading {package.requirement}", total=package.size, unit="bytes") as update:
+    with progress(f"Downloading {package.requirement}", total=package.size, unit="bytes") as update:
+        # Its output is kept in memory: the disk may be what it complains about.
         process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
-            stdout=output,
+            stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             env={**os.environ, "TMPDIR": str(scratch)},
         )
         try:
-            while process.poll() is None:
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    process.wait(_WATCH_SECONDS)
-                update(min(_folder_bytes(scratch), package.size), None)
+            log = _watch(process, lambda: update(min(_folder_bytes(scratch), package.size), None))
         finally:
             process.kill()
             process.wait()
     if process.returncode != 0:
-        raise _failure(package, process.returncode, log.read_text(encoding="utf-8", errors="replace"))
+        raise _failure(package, process.returncode, log.decode("utf-8", errors="replace"))
+
+
+def _watch(process: subprocess.Popen[bytes], tick: Callable[[], None]) -> bytes:
+    """Waits for the process, calling ``tick`` several times a second; returns its output."""
+    while True:
+        try:
+            return process.communicate(timeout=_WATCH_SECONDS)[0]
+        except subprocess.TimeoutExpired:
+            tick()
 
 
 def _failure(package: PinnedPackage, code: int, log: str) -> DgrError:
@@ -106,11 +114,12 @@ def _failure(package: PinnedPackage, code: int, log: str) -> DgrError:
             remedy="free space on that disk and run the same command again; what is complete is kept",
         )
     if "DO NOT MATCH THE HASHES" in log:
-        return IntegrityError(
-            f"the package index offers another {package.requirement} than the one that is pinned",
+        # A connection that breaks off looks the same to some versions of pip.
+        return FetchError(
+            f"what arrived for {package.requirement} does not have the pinned SHA-256, and was thrown away",
             where=package.filename,
             detail=tail,
-            remedy="do not use it; find out who changed the file, and pin a new hash only after that",
+            remedy="run the same command again; if it repeats, the package index offers another file: do not use it",
         )
     how = f"pip ended with {code}" if code >= 0 else f"pip was ended by signal {-code}"
     return FetchError(

