@@ -65,8 +65,7 @@ class SignedPayload:
 def sign(payload: bytes, keys: Sequence[SigningKey]) -> bytes:
     """The bytes of an envelope file, signed by each of ``keys`` (at least one, all different)."""
     envelope = Envelope(payload, PAYLOAD_TYPE, {})
-    signatures = {key.keyid: _with_low_s(bytes.fromhex(envelope.sign(key.signer).signature)) for key in keys}
-    return _file_bytes(SignedPayload(payload, signatures))
+    return _file_bytes(SignedPayload(payload, {key.keyid: _signature(envelope, key) for key in keys}))
 
 
 def read_envelope(data: bytes, where: str) -> SignedPayload:
@@ -102,6 +101,11 @@ def verify_signature(envelope: SignedPayload, key: PublicKey, where: str) -> Non
         key.verifier.verify_signature(Signature(key.keyid, raw.hex()), Envelope(envelope.payload, PAYLOAD_TYPE, {}).pae())
     except (UnverifiedSignatureError, VerificationError) as error:
         raise EvidenceError(f"the signature by key {key.keyid} does not fit the payload", where=where, remedy=_REMEDY) from error
+
+
+def _signature(envelope: Envelope, key: SigningKey) -> bytes:
+    raw = bytes.fromhex(envelope.sign(key.signer).signature)
+    return _with_low_s(raw) if key.public.algorithm == "ecdsa-p256-sha256" else raw
 
 
 def _file_bytes(envelope: SignedPayload) -> bytes:

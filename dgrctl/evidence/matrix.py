@@ -157,23 +157,23 @@ def _row(
     problems: Mapping[str, str],
     today: date,
 ) -> Row:
-    last: Outcome | None = None
-    last_at = -1
-    for run in runs:
-        if isinstance(run.ending, Outcome) and run.ended_at is not None and run.ended_at > last_at:
-            last, last_at = run.ending, run.ended_at
-    if last is None:
+    judged = [(run.ended_at or 0, run.record.index, run.ending) for run in runs if isinstance(run.ending, Outcome)]
+    if not judged:
         return _dark(**asdict(combination), reason=_unfinished(runs))
+    _, index, last = max(judged, key=lambda run: run[0])
     found = verified.get(last.evidence)
-    if found is None:
-        why = f"does not verify: {problems[last.evidence]}" if last.evidence in problems else "is missing"
+    if found is None or found.certification.run.intent.index != index:
+        why = "is missing" if found is None else "is another run's"
+        if last.evidence in problems:
+            why = f"does not verify: {problems[last.evidence]}"
         return _dark(**asdict(combination), reason=f"its last evidence, {last.evidence}, {why}")
     refusal = _refusal(found, today)
-    passed = f"passed {found.lock.name} on {found.certification.run.finished[:10]}; counts until {_expiry(found)}"
+    passed = f"passed {found.lock.name} on {_day(found.certification)}; counts until {_expiry(found)}"
+    later = sum(run.record.index > index and not isinstance(run.ending, Outcome) for run in runs)
     return Row(
         **asdict(combination),
         status="dark" if refusal else "advertisable",
-        reason=refusal or passed,
+        reason=(refusal or passed) + (f"; later runs without an end: {later}" if later else ""),
         trust=found.trust,
         evidence=_proof(last.evidence, found),
     )

@@ -19,7 +19,7 @@ from dgrctl.evidence.dsse import sign
 from dgrctl.evidence.issue import write_certification
 from dgrctl.evidence.keys import init_local_key, local_key_path, signing_key
 from dgrctl.evidence.ledger import Ledger, new_nonce
-from dgrctl.evidence.ledger_records import Aborted, Intent
+from dgrctl.evidence.ledger_records import Aborted, Intent, Outcome
 from dgrctl.evidence.lock import load_lock
 from dgrctl.evidence.matrix import PREDICATE_TYPE, Matrix, Row, lane_matrix
 from dgrctl.evidence.matrix_file import gather_context, gather_inputs, matrix_of, matrix_path, write_matrix
@@ -250,6 +250,24 @@ def test_runs_that_never_ended_are_dark(layout: Layout) -> None:
     assert row(layout).reason == "no run reached its end; the last was aborted: a stage died"
     certify(layout)
     assert row(layout).status == "advertisable"
+
+
+def test_later_runs_without_an_end_are_told(layout: Layout) -> None:
+    certify(layout)
+    Ledger(layout).intent(new_nonce(), Intent.of(certification(the_lock(layout))))
+    assert row(layout).status == "advertisable"
+    assert row(layout).reason.endswith("later runs without an end: 1")
+
+
+def test_one_run_s_evidence_does_not_serve_another(layout: Layout) -> None:
+    certify(layout)
+    first = Ledger(layout).verify().runs()[0].ending
+    assert isinstance(first, Outcome)
+    nonce = new_nonce()
+    place = Ledger(layout).intent(nonce, Intent.of(certification(the_lock(layout))))
+    Ledger(layout).outcome(nonce, msgspec.structs.replace(first, intent=place.index))
+    assert row(layout).status == "dark"
+    assert row(layout).reason.endswith("is another run's")
 
 
 def test_it_is_a_pure_function(layout: Layout) -> None:
