@@ -24,6 +24,9 @@ from dgrctl.files import storage_errors
 
 # Headers of today's largest vocabularies take some 16 MiB.
 MAX_HEADER_BYTES = 64 * 1024 * 1024
+# Far above any real file's; they bound the time that a hostile one can take.
+_MAX_RECORDS = 65536  # pairs, tensors
+_MAX_STRINGS = 4 * 1024 * 1024  # in one array: a vocabulary, its merges
 _CHUNK = 1024 * 1024
 _MAX_DIMENSIONS = 4  # GGML_MAX_DIMS
 _MAX_TENSOR_NAME = 63  # GGML_MAX_NAME less its terminating zero
@@ -168,9 +171,9 @@ def _parse(cursor: _Cursor) -> GgufHeader:
     return GgufHeader(cursor.path, version, metadata, tuple(tensors), tokenizer)
 
 
-def _counted(cursor: _Cursor, count: int, what: str) -> range:
-    # Each record takes eight bytes at least; a larger count is a lie.
-    if count > (cursor.size - cursor.position) // 8:
+def _counted(cursor: _Cursor, count: int, what: str, limit: int = _MAX_RECORDS) -> range:
+    # Each takes eight bytes at least; a larger count is a lie.
+    if count > min(limit, (cursor.size - cursor.position) // 8):
         raise cursor.refuse(f"it claims {count} {what} and is {cursor.size} bytes long")
     return range(count)
 
@@ -206,7 +209,7 @@ def _value(cursor: _Cursor, what: str) -> Scalar | None:
     element = cursor.number("<I", what)
     length = cursor.number("<Q", what)
     if element == STRING:
-        cursor.skip_texts(len(_counted(cursor, length, f"strings in {what}")), what)
+        cursor.skip_texts(len(_counted(cursor, length, f"strings in {what}", _MAX_STRINGS)), what)
     elif element in SCALARS:
         cursor.skip(length * SCALARS[element][2], what)
     else:

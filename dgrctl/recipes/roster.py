@@ -6,8 +6,6 @@ from __future__ import annotations
 # edits in its graph an architecture crashes or, worse, computes something else.
 SUPPORTED_ARCHITECTURES = frozenset({"llama"})
 
-LANES = ("cpu", "cuda", "rocm", "vulkan", "metal")
-
 # Types of a boundary on the wire.
 WIRES = ("f32", "bf16")
 

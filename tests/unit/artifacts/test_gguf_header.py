@@ -102,6 +102,10 @@ BAD = {
     "a big-endian file": (b"GGUF" + struct.pack(">IQQ", 3, 0, 0), "a big-endian file"),
     "a tensor count beyond the file": (b"GGUF" + struct.pack("<I", 3) + HUGE + bytes(8), "claims 18446744073709551615 tensors"),
     "a pair count beyond the file": (whole([], [], pair_count=2**63), "claims 9223372036854775808 key-value pairs"),
+    "more pairs than any model has": (
+        whole([pair(b"k", 7, b"\0")] * 2, [], 2**20, pair_count=65537),
+        "claims 65537 key-value pairs",
+    ),
     "a key longer than the file": (b"GGUF" + struct.pack("<IQQ", 3, 0, 1) + HUGE + bytes(64), "key 0 is 18446744073709551615"),
     "a key that is not UTF-8": (whole([pair(b"\xff\xfe", _UINT32, bytes(4))], []), "key 0 is not UTF-8"),
     "a key twice": (whole([pair(b"k", _UINT32, bytes(4))] * 2, []), "'k' occurs twice"),
