@@ -104,7 +104,7 @@ class Device(Record, frozen=True):
 
     name: Text
     isa: Text
-    details: dict[str, str]
+    details: dict[Text, Text]
 
     @property
     def label(self) -> str:
@@ -134,7 +134,7 @@ class Reading(Record, frozen=True):
 
     captured_at: Timestamp
     cpu_model: Text
-    cpu_flags: tuple[str, ...]
+    cpu_flags: tuple[Text, ...]
     cpus: Positive  # that the run may use
     kernel: Text
     virtualisation: Text  # "none", or what the processor runs under

@@ -21,7 +21,9 @@ Name = Annotated[
     str,
     msgspec.Meta(pattern=r"^[a-z0-9][a-z0-9._-]{0,99}$(?!\n)", description="an identifier that is also a safe file name"),
 ]
-Text = Annotated[str, msgspec.Meta(min_length=1, max_length=4000)]
+Text = Annotated[
+    str, msgspec.Meta(pattern=r"^[^\x00-\x1f\x7f-\x9f]+$(?!\n)", max_length=4000, description="one line, no control characters")
+]
 Timestamp = Annotated[
     str,
     msgspec.Meta(
@@ -43,3 +45,9 @@ Microseconds = Annotated[int, msgspec.Meta(ge=1, le=2**53 - 1, description="of a
 EvidenceClass = Literal["fixture", "real-model", "real-hardware", "release"]
 Verdict = Literal["passed", "failed"]
 Outputs = Literal["all", "last"]
+
+
+def one_line(text: str, limit: int = 2000) -> str:
+    """Any text as a :data:`Text`: what does not print is escaped, what is too long is cut."""
+    shown = "".join(character if character.isprintable() else ascii(character)[1:-1] for character in text)
+    return (shown if len(shown) <= limit else f"{shown[: limit - 1]}…") or "(nothing)"

@@ -11,8 +11,8 @@ from dgrctl.evidence.keys import SigningKey
 from dgrctl.evidence.ledger import Ledger
 from dgrctl.evidence.ledger_records import Outcome
 from dgrctl.evidence.lock import load_locks
-from dgrctl.evidence.statement import statement_bytes
-from dgrctl.evidence.verify import check_numbers, subjects_of
+from dgrctl.evidence.statement import read_statement, statement_bytes
+from dgrctl.evidence.verify import check_numbers, read_predicate, subjects_of
 from dgrctl.files import write_atomic
 from dgrctl.layout import Layout
 
@@ -33,6 +33,8 @@ def write_certification(layout: Layout, certification: Certification, key: Signi
     path = layout.evidence / certification.lane / name
     check_numbers(certification, {lock.name: lock for lock in load_locks(layout.certs / "locks")}, str(path))
     payload = statement_bytes(subjects_of(certification), PREDICATE_TYPE, certification)
+    # Structs made by a program are not validated until they are read.
+    read_predicate(read_statement(payload, str(path)), str(path))
     data = sign(payload, [key])
     write_atomic(path, data)
     outcome = Outcome(

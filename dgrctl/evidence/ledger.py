@@ -21,8 +21,10 @@ import msgspec
 from dgrctl.canonical import canonical_json
 from dgrctl.errors import EvidenceError
 from dgrctl.evidence.certification import LedgerPosition
+from dgrctl.evidence.fields import one_line
 from dgrctl.evidence.ledger_chain import Chain, check_endings, read_chain
 from dgrctl.evidence.ledger_records import Aborted, Intent, LedgerRecord, Outcome, SetAside
+from dgrctl.evidence.parsing import parse_canonical
 from dgrctl.files import sha256_file, storage_errors, sync_folder, write_atomic
 from dgrctl.layout import Layout
 from dgrctl.statelock import state_lock
@@ -75,7 +77,7 @@ class Ledger:
 
     def aborted(self, nonce: str, aborted: Aborted) -> LedgerPosition:
         """Records that a run ends without a verdict. Raises as :meth:`outcome`."""
-        return self._append(nonce, aborted)
+        return self._append(nonce, msgspec.structs.replace(aborted, reason=one_line(aborted.reason)))
 
     def _append(self, nonce: str, body: Intent | Outcome | Aborted) -> LedgerPosition:
         with state_lock(self._layout, "ledger"):
@@ -90,9 +92,10 @@ class Ledger:
                 body=body,
                 set_aside=self._unrecorded(chain),
             )
-            # An append can never be what breaks the ledger.
-            check_endings([*chain.records, record], str(self.path))
             line = canonical_json(msgspec.to_builtins(record))
+            # An append can never be what breaks the ledger.
+            parse_canonical(line, LedgerRecord, what="ledger record", where=str(self.path))
+            check_endings([*chain.records, record], str(self.path))
             self._write((b"" if chain.ended else b"\n") + line + b"\n")
         return LedgerPosition(index=record.index, sha256=hashlib.sha256(line).hexdigest())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dgrctl.evidence.certification import device_identity
+from dgrctl.evidence.fields import one_line
 from dgrctl.evidence.matrix import LaneState
 from dgrctl.lanes.device import LANES, detect, unavailable_reason
 
@@ -15,6 +16,8 @@ def lane_states() -> list[LaneState]:
 def _state(lane: str) -> LaneState:
     reason = unavailable_reason(lane)
     if reason is not None:
-        return LaneState(lane=lane, device=None, isa=None, unavailable=reason)
+        return LaneState(lane=lane, device=None, isa=None, unavailable=one_line(reason))
     identity = detect(lane)
-    return LaneState(lane=lane, device=device_identity(identity.name, identity.details), isa=identity.isa, unavailable=None)
+    return LaneState(
+        lane=lane, device=one_line(device_identity(identity.name, identity.details)), isa=identity.isa, unavailable=None
+    )

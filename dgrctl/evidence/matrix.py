@@ -18,7 +18,19 @@ from msgspec.structs import asdict
 
 from dgrctl.errors import DgrError
 from dgrctl.evidence.certification import Certification, device_label, is_label_of
-from dgrctl.evidence.fields import CommitHex, Count, Date, Decimal, EvidenceClass, Name, Record, Sha256Hex, Text, Timestamp
+from dgrctl.evidence.fields import (
+    CommitHex,
+    Count,
+    Date,
+    Decimal,
+    EvidenceClass,
+    Name,
+    Record,
+    Sha256Hex,
+    Text,
+    Timestamp,
+    one_line,
+)
 from dgrctl.evidence.ledger_chain import Chain, Run
 from dgrctl.evidence.ledger_records import Aborted, Combination, Outcome
 from dgrctl.evidence.lock import Lock
@@ -139,7 +151,7 @@ def _verify_all(inputs: Inputs) -> tuple[dict[str, VerifiedCertification], dict[
         try:
             verified[file] = verify_certification(data, file, context)
         except DgrError as error:
-            problems[file] = error.what
+            problems[file] = one_line(error.what)
     return verified, problems
 
 
@@ -173,14 +185,16 @@ def _row(
     return Row(
         **asdict(combination),
         status="dark" if refusal else "advertisable",
-        reason=(refusal or passed) + (f"; later runs without an end: {later}" if later else ""),
+        reason=one_line((refusal or passed) + (f"; later runs without an end: {later}" if later else "")),
         trust=found.trust,
         evidence=_proof(last.evidence, found),
     )
 
 
 def _dark(lane: str, reason: str, *, device: str | None = None, model: str | None = None, recipe: str | None = None) -> Row:
-    return Row(lane=lane, device=device, model=model, recipe=recipe, status="dark", reason=reason, trust=None, evidence=None)
+    return Row(
+        lane=lane, device=device, model=model, recipe=recipe, status="dark", reason=one_line(reason), trust=None, evidence=None
+    )
 
 
 def _unfinished(runs: Sequence[Run]) -> str:

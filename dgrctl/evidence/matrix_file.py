@@ -8,12 +8,13 @@ from pathlib import Path
 
 from dgrctl.errors import EvidenceError
 from dgrctl.evidence.dsse import sign
+from dgrctl.evidence.fields import one_line
 from dgrctl.evidence.keys import SigningKey
 from dgrctl.evidence.ledger import Ledger
 from dgrctl.evidence.lock import load_locks
 from dgrctl.evidence.matrix import PREDICATE_TYPE, Inputs, LaneState, Matrix, lane_matrix
 from dgrctl.evidence.parsing import convert
-from dgrctl.evidence.statement import Subject, statement_bytes
+from dgrctl.evidence.statement import Subject, read_statement, statement_bytes
 from dgrctl.evidence.trust import TrustStore
 from dgrctl.evidence.verify import Context, Signed, read_evidence
 from dgrctl.files import sha256_file, write_atomic
@@ -45,11 +46,11 @@ def gather_inputs(layout: Layout, trust: TrustStore, lanes: Sequence[LaneState],
     evidence: dict[str, bytes] = {}
     unreadable: dict[str, str] = {}
     for path in sorted(layout.evidence.rglob("*.dsse.json")):
-        name = path.relative_to(layout.evidence).as_posix()
+        name = one_line(path.relative_to(layout.evidence).as_posix())
         try:
             evidence[name] = read_evidence(path)
         except EvidenceError as error:
-            unreadable[name] = error.what
+            unreadable[name] = one_line(error.what)
     ledger = context.ledger or Ledger(layout).verify()
     return Inputs(trust, context.locks, ledger, evidence, unreadable, today, lanes)
 
@@ -63,6 +64,7 @@ def write_matrix(layout: Layout, matrix: Matrix, key: SigningKey) -> Path:
     """
     payload = statement_bytes(tuple(_subjects(layout, matrix)), PREDICATE_TYPE, matrix)
     path = matrix_path(layout)
+    convert(read_statement(payload, str(path)).predicate, Matrix, what="matrix", where=str(path))
     write_atomic(path, sign(payload, [key]))
     return path
 

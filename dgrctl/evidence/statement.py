@@ -72,6 +72,6 @@ def read_statement(payload: bytes, where: str) -> Statement:
 def _check_subjects(subjects: tuple[Subject, ...], where: str) -> None:
     names = [subject.name for subject in subjects]
     if not names:
-        raise EvidenceError("a statement about nothing proves nothing: it has no subject", where=where)
+        raise EvidenceError("a statement about nothing proves nothing: it has no subject", where=where, remedy="certify again")
     if len(set(names)) != len(names):
         raise EvidenceError("two subjects have the same name", where=where, remedy="certify again")

@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 from certifications import certification, certify, the_lock
 
@@ -218,6 +219,27 @@ def test_an_append_that_makes_no_sense_changes_nothing(ledger: Ledger, layout: L
         ledger.aborted(new_nonce(), Aborted(intent=4, reason="not this run's nonce"))
     with pytest.raises(EvidenceError, match="ends no open run"):
         ledger.aborted(used, Aborted(intent=0, reason="it has ended"))
+    assert ledger.path.read_bytes() == data
+
+
+@pytest.mark.parametrize("reason", ["", "two\nlines", "\x1b[31mred", "x" * 100_000, "\ud800", "\u202egnp"])
+def test_any_reason_can_be_recorded_and_read_back(ledger: Ledger, layout: Layout, reason: str) -> None:
+    nonce = new_nonce()
+    place = ledger.intent(nonce, intent(layout))
+    ledger.aborted(nonce, Aborted(intent=place.index, reason=reason))
+    ending = ledger.verify().runs()[-1].ending
+    assert isinstance(ending, Aborted)
+    assert ending.reason.isprintable()
+    assert 0 < len(ending.reason) <= 2000
+
+
+def test_a_record_that_could_not_be_read_back_is_not_appended(ledger: Ledger, layout: Layout) -> None:
+    data = ledger.path.read_bytes()
+    wrong = msgspec.structs.replace(intent(layout), recipe_sha256="not a digest")
+    with pytest.raises(EvidenceError, match="does not hold what it must"):
+        ledger.intent(new_nonce(), wrong)
+    with pytest.raises(EvidenceError, match="does not hold what it must"):
+        ledger.intent("not a nonce", intent(layout))
     assert ledger.path.read_bytes() == data
 
 

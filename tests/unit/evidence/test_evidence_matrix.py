@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import dataclasses
 import json
+import os
 from collections.abc import Callable
 from datetime import date
 
@@ -115,6 +116,16 @@ def test_stray_files_are_reported_and_change_nothing(layout: Layout, content: by
     stray.write_bytes(content)
     assert [problem.file for problem in matrix(layout).problems] == ["cpu/stray.dsse.json"]
     assert row(layout).status == "advertisable"
+
+
+def test_a_file_name_that_is_no_text_is_shown_escaped(layout: Layout) -> None:
+    certify(layout)
+    stray = os.fsencode(layout.evidence) + b"/\xff\x1b[31m.dsse.json"
+    with open(stray, "wb"):  # noqa: PTH123 - a name that no Path prints
+        pass
+    (problem,) = matrix(layout).problems
+    assert problem.file.isprintable()
+    write_matrix(layout, matrix(layout), signing_key(layout))
 
 
 def test_files_that_cannot_be_read_are_reported(layout: Layout) -> None:

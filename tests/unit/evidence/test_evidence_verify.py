@@ -14,7 +14,7 @@ from certifications import certification, certify, changed, signed, the_lock
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature, encode_dss_signature
 
 from dgrctl.canonical import canonical_json
-from dgrctl.errors import EvidenceError
+from dgrctl.errors import EvidenceError, InputError
 from dgrctl.evidence import dsse
 from dgrctl.evidence.certification import PREDICATE_TYPE, Certification, LedgerPosition
 from dgrctl.evidence.dsse import PAYLOAD_TYPE, sign
@@ -308,6 +308,22 @@ class TestLedger:
         with pytest.raises(EvidenceError, match="its numbers say passed"):
             write_certification(layout, wrong, signing_key(layout))
         assert not layout.evidence.exists()
+
+    def test_nothing_that_could_not_be_read_back_is_signed(self, layout: Layout) -> None:
+        nonce = new_nonce()
+        place = Ledger(layout).intent(nonce, Intent.of(certification(the_lock(layout), nonce=nonce)))
+        found = certification(the_lock(layout), nonce=nonce, intent=place)
+        for path, value in (("device.name", "two\nlines"), ("run.program", ""), ("run.finished", "2026-11-29T13:00:00+01:00")):
+            with pytest.raises(EvidenceError, match="does not hold what it must"):
+                write_certification(layout, changed(found, path, lambda _, value=value: value), signing_key(layout))
+        assert not layout.evidence.exists()
+
+    def test_a_float_is_refused_when_building(self, layout: Layout) -> None:
+        wrong = changed(certification(the_lock(layout)), "speed.prefill.ratio", lambda _: 0.95)
+        with pytest.raises(InputError, match="float") as caught:
+            signed(layout, wrong)
+        assert caught.value.where is not None
+        assert caught.value.where.endswith("speed.prefill.ratio")
 
     def test_an_outcome_is_written_once(self, layout: Layout) -> None:
         _, run = certify(layout)
