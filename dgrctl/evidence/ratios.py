@@ -15,13 +15,17 @@ The seed is the run's nonce with the phase, which stands in the ledger before an
 
 from __future__ import annotations
 
+import functools
 import hashlib
+import itertools
+import struct
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
 from dgrctl.evidence.certification import RatioEstimate
 
 MILLION = 1_000_000
+_FOUR_NUMBERS = struct.Struct(">4Q")
 
 
 def estimate(pairs: Sequence[tuple[int, int]], *, confidence: str, resamples: int, seed: str) -> RatioEstimate:
@@ -51,10 +55,17 @@ def estimate(pairs: Sequence[tuple[int, int]], *, confidence: str, resamples: in
 
 def interval(values: Sequence[int], *, confidence: str, resamples: int, seed: str) -> tuple[int, int]:
     """Bounds of the bootstrap interval of the median of ``values``, which are not empty; see :func:`estimate`."""
-    draws = _draws(seed, len(values))
-    medians = sorted(median([values[next(draws)] for _ in values]) for _ in range(resamples))
     outside = int(Fraction(resamples) * (1 - Fraction(confidence)) / 2)
+    medians = _resampled_medians(tuple(values), resamples, seed)
     return medians[outside], medians[resamples - 1 - outside]
+
+
+# A run judges, signs and verifies the same numbers, a matrix those of each file again.
+@functools.lru_cache(maxsize=64)
+def _resampled_medians(values: tuple[int, ...], resamples: int, seed: str) -> tuple[int, ...]:
+    """In order."""
+    draws = _draws(seed, len(values))
+    return tuple(sorted(median([values[next(draws)] for _ in values]) for _ in range(resamples)))
 
 
 def median(values: Sequence[int]) -> int:
@@ -69,9 +80,6 @@ def millionths(value: int) -> str:
 
 
 def _draws(seed: str, count: int) -> Iterator[int]:
-    block = 0
-    while True:
-        digest = hashlib.sha256(f"{seed}:{block}".encode()).digest()
-        for offset in range(0, 32, 8):
-            yield int.from_bytes(digest[offset : offset + 8], "big") % count
-        block += 1
+    for block in itertools.count():
+        for number in _FOUR_NUMBERS.unpack(hashlib.sha256(f"{seed}:{block}".encode()).digest()):
+            yield number % count
