@@ -19,14 +19,14 @@ from dgrctl.termination import orderly_termination
 GROUPS = ("fetch", "patch", "build", "model", "recipe", "worker", "run", "certify", "keys", "evidence", "matrix")
 
 
-def parser() -> argparse.ArgumentParser:
-    """The whole command line."""
+def parser(groups: Sequence[str] = GROUPS) -> argparse.ArgumentParser:
+    """The command line with the named groups; each brings only the modules that it needs."""
     top = argparse.ArgumentParser(
         prog="dgrctl", description="Run one GGUF model across machines, and prove it.", allow_abbrev=False
     )
     top.add_argument("--version", action="version", version=f"dgrctl {__version__}")
     commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for group in GROUPS:
+    for group in groups:
         importlib.import_module(f"dgrctl.cli.{group}").register(commands)
     return top
 
@@ -35,7 +35,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command; returns the process's exit code."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8")  # data is UTF-8 whatever the locale says
-    arguments = parser().parse_args(argv)
+    words = sys.argv[1:] if argv is None else argv
+    arguments = parser(words[:1] if words and words[0] in GROUPS else GROUPS).parse_args(words)
     try:
         with orderly_termination():
             return int(arguments.run(Layout.find(), arguments))
