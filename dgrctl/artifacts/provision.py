@@ -7,6 +7,7 @@ and leftovers with names of their own. Being there is never taken for being righ
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -170,4 +171,4 @@ def _lines(findings: Sequence[Finding]) -> str:
 
 def _command(model_id: str, storage: Storage, *options: str) -> str:
     where = ("--storage", os.fspath(storage)) if storage is not None else ()
-    return " ".join(("dgrctl model pull", model_id, *options, *where))
+    return shlex.join(("dgrctl", "model", "pull", model_id, *options, *where))
