@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
-import re
 import shutil
 import stat
-import subprocess
 from pathlib import Path
 
 import pytest
 from certifications import certification, certify, the_lock
 from cryptography.hazmat.primitives.asymmetric import ed25519
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from documented import verify_with_openssl
 from securesystemslib.signer import CryptoSigner
 
 from dgrctl.cli.main import main
@@ -26,8 +24,6 @@ from dgrctl.evidence.public_keys import PublicKey
 from dgrctl.evidence.statement import statement_bytes
 from dgrctl.evidence.verify import subjects_of
 from dgrctl.layout import Layout
-
-DOCUMENT = Path(__file__).parents[3] / "docs" / "evidence.md"
 
 
 def said(capsys: pytest.CaptureFixture[str]) -> tuple[str, str]:
@@ -228,33 +224,20 @@ class TestMatrix:
         assert main(["evidence", "verify", str(path)]) == 22
 
 
-def documented_command() -> str:
-    (block,) = [block for block in re.findall(r"```sh\n(.*?)```", DOCUMENT.read_text(), re.DOTALL) if "openssl dgst" in block]
-    return str(block)
-
-
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
 class TestOpenssl:
     """The command in docs/evidence.md, run as it stands there."""
 
-    def run(self, layout: Layout, evidence: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
+    @staticmethod
+    def signer(capsys: pytest.CaptureFixture[str]) -> str:
         assert main(["keys", "show"]) == 0
-        (folder / "signer.pem").write_text(said(capsys)[0])
-        done = subprocess.run(
-            ["bash", "-eu", "-o", "pipefail", "-c", documented_command()],
-            cwd=folder,
-            env={**os.environ, "EVIDENCE": str(evidence)},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        return done.returncode, done.stdout + done.stderr
+        return said(capsys)[0]
 
     def test_it_verifies_the_same_signature(self, layout: Layout, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         for differing in (0, 3):
             path, _ = certify(layout, differing=differing)
-            code, shown = self.run(layout, path, tmp_path, capsys)
-            assert (code, "Verified OK" in shown) == (0, True), shown
+            done = verify_with_openssl(path, self.signer(capsys), tmp_path)
+            assert (done.returncode, done.stdout) == (0, "Verified OK\n"), done.stderr
 
     def test_it_refuses_another_payload_and_another_key(
         self, layout: Layout, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -262,8 +245,8 @@ class TestOpenssl:
         path, _ = certify(layout)
         data = path.read_bytes()
         path.write_bytes(data.replace(b'"payload":"ey', b'"payload":"ez', 1))
-        assert self.run(layout, path, tmp_path, capsys)[0] != 0
+        assert verify_with_openssl(path, self.signer(capsys), tmp_path).returncode != 0
         path.write_bytes(data)
         local_key_path(layout).unlink()
         init_local_key(layout)
-        assert self.run(layout, path, tmp_path, capsys)[0] != 0
+        assert verify_with_openssl(path, self.signer(capsys), tmp_path).returncode != 0
