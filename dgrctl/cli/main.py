@@ -8,9 +8,11 @@ import io
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from dgrctl import __version__
 from dgrctl.errors import DgrError, StorageError
+from dgrctl.files import storage_errors
 from dgrctl.layout import Layout
 from dgrctl.report.console import emit_json, note, show_error
 from dgrctl.termination import orderly_termination
@@ -34,12 +36,15 @@ def parser(groups: Sequence[str] = GROUPS) -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command; returns the process's exit code."""
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(encoding="utf-8")  # data is UTF-8 whatever the locale says
+        # Data is UTF-8 whatever the locale says; bytes of a file name that are no UTF-8 come out as JSON's own escapes.
+        sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
     words = sys.argv[1:] if argv is None else argv
     arguments = parser(words[:1] if words and words[0] in GROUPS else GROUPS).parse_args(words)
     try:
-        with orderly_termination():
-            return int(arguments.run(Layout.find(), arguments))
+        with storage_errors(Path("standard output")), orderly_termination():
+            code = int(arguments.run(Layout.find(), arguments))
+            sys.stdout.flush()
+            return code
     except DgrError as error:
         return _report(error, as_json=getattr(arguments, "json", False))
     except KeyboardInterrupt:

@@ -102,16 +102,15 @@ def _verify(layout: Layout, file: Path, context: Context) -> Result:
 def _verified(layout: Layout, file: Path, context: Context) -> Result:
     signed = open_signed(read_evidence(file), str(file), context.trust)
     result = Result(file=str(file), verified=True, trust=label_of(signed.trusts), sha256=signed.sha256)
-    match signed.statement.predicate_type:
-        case str(kind) if kind == CERTIFICATION:
-            found = certification_of(signed, str(file), context)
-            notes = () if found.ledger_checked else ("there is no ledger here: the run's place in it was not checked",)
-            return msgspec.structs.replace(result, kind="certification", verdict=found.certification.verdict, notes=notes)
-        case str(kind) if kind == MATRIX:
-            _, repeated = matrix_of(signed, str(file), context, layout)
-            notes = () if repeated else ("the files it was made from are not all here: its rows were not made again",)
-            return msgspec.structs.replace(result, kind="matrix", notes=notes)
-        case kind:
-            raise EvidenceError(
-                f"the predicate type {kind} is unknown", where=str(file), remedy=f"known are {CERTIFICATION} and {MATRIX}"
-            )
+    kind = signed.statement.predicate_type
+    if kind == CERTIFICATION:
+        found = certification_of(signed, str(file), context)
+        notes = () if found.ledger_checked else ("there is no ledger here: the run's place in it was not checked",)
+        return msgspec.structs.replace(result, kind="certification", verdict=found.certification.verdict, notes=notes)
+    if kind == MATRIX:
+        _, repeated = matrix_of(signed, str(file), context, layout)
+        notes = () if repeated else ("the files it was made from are not all here: its rows were not made again",)
+        return msgspec.structs.replace(result, kind="matrix", notes=notes)
+    raise EvidenceError(
+        f"the predicate type {kind} is unknown", where=str(file), remedy=f"known are {CERTIFICATION} and {MATRIX}"
+    )

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from dgrctl.errors import EvidenceError
-from dgrctl.evidence.certification import PREDICATE_TYPE, Certification
+from dgrctl.evidence.certification import PREDICATE_TYPE as CERTIFICATION
+from dgrctl.evidence.certification import Certification
 from dgrctl.evidence.inspection import Result, Shown
 from dgrctl.evidence.ledger_chain import Chain, Run
 from dgrctl.evidence.ledger_records import Outcome
+from dgrctl.evidence.matrix import PREDICATE_TYPE as MATRIX
+from dgrctl.evidence.matrix import Matrix
+from dgrctl.evidence.parsing import convert
 from dgrctl.evidence.verify import read_predicate
 from dgrctl.report.console import note, show_error
+from dgrctl.report.matrix_table import print_matrix
 from dgrctl.report.table import print_table
 
 
@@ -32,8 +37,10 @@ def print_shown(shown: Shown) -> None:
         print(f"signed by  {signer.keyid} ({signer.trust or 'unknown here'})")
     for subject in statement.subject:
         print(f"subject    {subject.name} {subject.digest.sha256}")
-    if statement.predicate_type == PREDICATE_TYPE:
+    if statement.predicate_type == CERTIFICATION:
         _print_certification(read_predicate(statement, shown.file))
+    elif statement.predicate_type == MATRIX:
+        print_matrix(convert(statement.predicate, Matrix, what="matrix", where=shown.file))
     print(flush=True)
     print_result(shown.result)
 

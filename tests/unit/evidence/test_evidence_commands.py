@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import shutil
 import stat
+import subprocess
+import sys
 from pathlib import Path
+from typing import IO
 
 import pytest
 from certifications import certification, certify, the_lock
@@ -220,8 +223,29 @@ class TestMatrix:
         assert main(["evidence", "verify", str(path)]) == 0
         assert "matrix; trust: local development key" in said(capsys)[0]
         assert main(["evidence", "show", str(path)]) == 0
+        assert "advertisable" in said(capsys)[0]
         certify(layout)
         assert main(["evidence", "verify", str(path)]) == 22
+
+
+class TestStdout:
+    """As other programs see it."""
+
+    @staticmethod
+    def dgrctl(*arguments: str | bytes, stdout: int | IO[bytes] = subprocess.PIPE) -> subprocess.CompletedProcess[bytes]:
+        command = [sys.executable, "-m", "dgrctl", *arguments]
+        return subprocess.run(command, stdout=stdout, stderr=subprocess.PIPE, check=False)
+
+    def test_a_full_disk_behind_it_is_reported(self, layout: Layout) -> None:
+        with Path("/dev/full").open("wb") as full:
+            done = self.dgrctl("evidence", "ledger", stdout=full)
+        assert (done.returncode, b"standard output" in done.stderr) == (9, True)
+        assert b"Traceback" not in done.stderr
+
+    def test_a_file_name_that_is_no_utf8_is_valid_json(self, layout: Layout) -> None:
+        done = self.dgrctl("evidence", "verify", "--json", b"/absent/\xff.dsse.json")
+        assert done.returncode == 22
+        assert json.loads(done.stdout)["files"][0]["file"] == "/absent/\udcff.dsse.json"
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
