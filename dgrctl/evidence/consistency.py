@@ -18,6 +18,9 @@ from dgrctl.evidence.verdict import reasons_to_fail
 # Names under which devices show themselves that are programs. Nothing they compute is evidence about hardware.
 _EMULATED = ("qemu tcg", "tcgtcg", "bochs", "llvmpipe", "lavapipe", "softpipe", "swiftshader")
 
+# Dates are added to; far beyond this they could not be.
+_LAST_YEAR = 2999
+
 
 def problems(certification: Certification, lock: Lock) -> Iterator[str]:
     """What contradicts itself or the lock, in sentences; nothing where all is well."""
@@ -60,6 +63,8 @@ def _times(certification: Certification) -> Iterator[str]:
     except ValueError as error:
         yield f"a time is none: {error}"
         return
+    if finished.year > _LAST_YEAR:
+        yield f"a time is none: the year {finished.year}"
     if started > finished or before > after:
         yield "it ends before it starts"
 
