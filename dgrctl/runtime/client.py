@@ -26,6 +26,8 @@ _OPTIONS: list[tuple[str, int]] = [
     ("grpc.enable_retries", 0),
     ("grpc.keepalive_time_ms", KEEPALIVE_MS),
     ("grpc.keepalive_timeout_ms", KEEPALIVE_TIMEOUT_MS),
+    # Newer gRPC waits this long for the answer to any ping, a minute by default, whatever the line above says.
+    ("grpc.http2.ping_timeout_ms", KEEPALIVE_TIMEOUT_MS),
     ("grpc.http2.max_pings_without_data", 0),
 ]
 

@@ -196,14 +196,15 @@ class ServedProcess:
             self._send(signal.SIGTERM)
 
     def stop(self, grace: float) -> Ending:
-        """Ends it: asks, and kills it if it lives on after ``grace`` seconds, or if this wait is interrupted.
+        """Ends it: asks, and kills it if it lives on after ``grace`` seconds, if it is suspended, or if this wait is interrupted.
 
         Raises:
             StageError: the kernel does not let it die.
         """
         try:
             self.ask_to_end()
-            self.wait(grace)
+            if not self.stopped:
+                self.wait(grace)
         finally:
             if self.wait(0) is None:
                 self._send(signal.SIGKILL)

@@ -67,6 +67,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const std::string& listen,
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 1000);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 1500);
+  builder.AddChannelArgument("grpc.http2.ping_timeout_ms", 1500);  // newer gRPC goes by this one, a minute by default
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
   for (grpc::Service* service : services) builder.RegisterService(service);
 

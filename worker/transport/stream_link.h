@@ -27,6 +27,7 @@ inline std::shared_ptr<grpc::Channel> DialStage(const std::string& address) {
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 2000);  // also bounds an attempt to connect
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 1000);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 1500);
+  arguments.SetInt("grpc.http2.ping_timeout_ms", 1500);  // newer gRPC goes by this one, a minute by default
   arguments.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);

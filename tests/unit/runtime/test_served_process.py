@@ -144,7 +144,7 @@ def test_a_suspended_one_is_recognised_and_killed(spawn: Spawn) -> None:
     os.kill(process.pid, signal.SIGSTOP)
     os.waitid(os.P_PID, process.pid, os.WSTOPPED)
     assert process.stopped
-    assert process.stop(0.05).signal == "SIGKILL"
+    assert process.stop(PATIENCE).signal == "SIGKILL"
 
 
 def test_stopping_twice_and_stopping_the_dead_do_no_harm(spawn: Spawn) -> None:
