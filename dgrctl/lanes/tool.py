@@ -52,16 +52,16 @@ class Tool:
                 errors="replace",
                 pass_fds=self.held,
             )
-            try:
-                assert process.stdout is not None  # noqa: S101 - it was asked for above
-                for line in process.stdout:
-                    log.write(line)
-                    told(line.rstrip("\n"))
-                return process.wait()
-            finally:
-                if process.poll() is None:
+            with process:
+                try:
+                    for line in process.stdout or ():
+                        log.write(line)
+                        told(line.rstrip("\n"))
+                except BaseException:
+                    # Ninja ends the compilers that it started, too.
                     process.terminate()
-                    process.wait()
+                    raise
+            return process.returncode
 
     def refuse_full_disk(self, output: Sequence[str]) -> None:
         """After a failure: says so if the disk was its cause.

@@ -51,9 +51,7 @@ BUILD = (
 )
 
 # Needed by `make test` and by whoever checks a signature without dgrctl, but by no build.
-CHECKS = (
-    Requirement("openssl", "openssl", "verifying a signature without dgrctl", version_option="version"),
-)
+CHECKS = (Requirement("openssl", "openssl", "verifying a signature without dgrctl", version_option="version"),)
 
 
 @dataclass(frozen=True)
