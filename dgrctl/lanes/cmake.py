@@ -91,9 +91,9 @@ def read_outcome(folder: Path) -> Outcome:
             for answer in index["reply"][_CLIENT]["query.json"]["responses"]
         }
         options = {entry["name"]: entry["value"] for entry in answers["cache"]["entries"]}
-        toolchains = answers["toolchains"]["toolchains"]
-        # Upstream also enables languages that have no compiler of their own (ASM), which CMake leaves unidentified.
-        compilers = {entry["language"]: _compiler(entry["compiler"]) for entry in toolchains if "id" in entry["compiler"]}
+        # Upstream also enables ASM, whose compiler CMake leaves unidentified.
+        toolchains = {entry["language"]: entry["compiler"] for entry in answers["toolchains"]["toolchains"]}
+        compilers = {language: _compiler(toolchains[language]) for language in ("C", "CXX")}
         database = json.loads((folder / "compile_commands.json").read_bytes())
         commands = {entry["file"]: shlex.split(entry["command"]) for entry in database}
     except (OSError, ValueError, KeyError, TypeError) as error:

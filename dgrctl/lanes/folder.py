@@ -83,7 +83,6 @@ def make(bench: Workbench, plan: Plan, sources: str) -> Binary:
         compilers={
             language: CompilerRecord(path=found.path, id=found.id, version=found.version)
             for language, found in sorted(outcome.compilers.items())
-            if language in ("C", "CXX")
         },
         built_at=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         build_seconds=round(time.monotonic() - started),
