@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 
+import dgrctl.wire  # puts the generated contract on the path as dgr.v1
 from dgrctl.errors import DgrError
 from dgrctl.layout import Layout
 
 if TYPE_CHECKING:
-    from dgrctl.lanes.record import BuildRecord
-
     from dgrctl.artifacts.local import LocalModel
+    from dgrctl.lanes.record import BuildRecord
     from dgrctl.recipes.recipe import Recipe
     from dgrctl.runtime.route import LocalRoute
 

@@ -24,13 +24,13 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
 
 def _start(layout: Layout, arguments: argparse.Namespace) -> int:
     def announce(started: Started) -> None:
+        if started.exposed:
+            note("warning: other machines can connect, and nothing on this port is encrypted or authenticated")
+        note(f"stage {started.stage} of {started.recipe} serves on {started.address}; Ctrl-C ends it")
         if arguments.json:
             emit_json(started.as_dict(), one_line=True)
         else:
             print(started.address, flush=True)
-        note(f"stage {started.stage} of {started.recipe} serves on {started.address}; Ctrl-C ends it")
-        if started.exposed:
-            note("warning: other machines can connect, and nothing on this port is encrypted or authenticated")
 
     serve_by_hand(
         layout, arguments.recipe, arguments.stage, listen=arguments.listen, storage=arguments.storage, announce=announce
