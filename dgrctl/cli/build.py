@@ -44,7 +44,7 @@ def _build(layout: Layout, arguments: argparse.Namespace) -> int:
 def _tell(result: BuildResult) -> None:
     if not result.built:
         names = " and ".join(sorted(result.record.binaries))
-        note(f"nothing to do: {names} for {result.record.lane}, {result.record.isa}, are built and unchanged")
+        note(f"nothing to do: built and unchanged for {result.record.lane}, {result.record.isa}: {names}")
     for program in result.built:
         binary = result.record.binaries[program]
         note(f"built {program} for {result.record.lane}, {result.record.isa}: {binary.path}, SHA-256 {binary.sha256}")

@@ -133,9 +133,11 @@ def _library(requirement: Requirement) -> Found:
 
 
 def _ask(command: list[str]) -> str:
+    # Answers in English; and of a library's own version alone, since walking through all that gRPC needs takes seconds
+    # (pkgconf(1), ENVIRONMENT).
+    environment = {"LC_ALL": "C", "PKG_CONFIG_MAXIMUM_TRAVERSE_DEPTH": "1"}
     try:
-        # Compilers and pkg-config answer in the user's language otherwise.
-        answer = subprocess.run(command, capture_output=True, check=True, env=dict(os.environ, LC_ALL="C"))
+        answer = subprocess.run(command, capture_output=True, check=True, env=os.environ | environment)
     except OSError as error:
         raise LookupError(f"{command[0]} cannot be run: {error.strerror}") from error
     except subprocess.CalledProcessError as error:
