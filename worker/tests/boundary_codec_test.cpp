@@ -178,7 +178,7 @@ INSTANTIATE_TEST_SUITE_P(
                 [](auto& f) { Repack(f, 8, std::numeric_limits<float>::quiet_NaN()); }},
         Spoiled{"Infinity", "finite",
                 [](auto& f) { Repack(f, 0, -std::numeric_limits<float>::infinity()); }}),
-    [](const auto& info) { return info.param.name; });
+    [](const auto& spoiled) { return spoiled.param.name; });
 
 TEST(BoundaryCodec, RefusesPositionsPastTheAdmittedOnes) {
   ChunkAssembly assembly;
