@@ -68,7 +68,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const std::string& listen,
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 1000);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 1500);
   builder.AddChannelArgument("grpc.http2.ping_timeout_ms", 1500);  // newer gRPC goes by this one, a minute by default
-  // Only peers with a call under way: an idle client need not read, so it cannot answer, and must not lose its connection for it.
+  // Only peers with a call under way: an idle client need not read, and must not lose its connection for not answering.
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 0);
   for (grpc::Service* service : services) builder.RegisterService(service);
 
