@@ -19,7 +19,7 @@ from pathlib import Path
 from dgrctl.errors import BuildError
 from dgrctl.files import sha256_file, storage_errors, sync_folder, write_atomic
 from dgrctl.lanes import cpu
-from dgrctl.lanes.cmake import configure, read_outcome
+from dgrctl.lanes.cmake import Outcome, configure, read_outcome
 from dgrctl.lanes.isa import IsaLevel
 from dgrctl.lanes.ninja import run_ninja
 from dgrctl.lanes.plan import Plan
@@ -63,9 +63,8 @@ def make(bench: Workbench, plan: Plan, sources: str) -> Binary:
     # Never relinked from itself: whatever happened to the last one, this one is new.
     with storage_errors(program):
         program.unlink(missing_ok=True)
-    build_targets(bench, plan, [plan.program], title=f"Building {plan.program} ({bench.lane}, {bench.isa.name})")
-    outcome = read_outcome(plan.folder)
-    cpu.check_outcome(outcome, bench.isa, plan.options)
+    tool = build_targets(bench, plan, [plan.program], title=f"Building {plan.program} ({bench.lane}, {bench.isa.name})")
+    outcome = _read_proven(bench, plan, tool)  # again: Ninja configures anew where a CMakeLists.txt changed
     if not program.is_file():
         raise BuildError(f"the build ended well but made no {plan.program}", where=str(program), remedy="dgrctl build --force")
     with storage_errors(plan.folder):
@@ -78,7 +77,11 @@ def make(bench: Workbench, plan: Plan, sources: str) -> Binary:
         configuration=plan.configuration,
         inputs=plan.inputs,
         sources=sources,
-        options={name: value for name, value in sorted(outcome.options.items()) if name.startswith(_RECORDED_OPTIONS)},
+        options={
+            name: value
+            for name, value in sorted(outcome.options.items())
+            if name.startswith(_RECORDED_OPTIONS) and name != "DGR_LLAMA_SOURCE"
+        },
         flags=cpu.backend_flags(outcome),
         compilers={
             language: CompilerRecord(path=found.path, id=found.id, version=found.version)
@@ -89,8 +92,8 @@ def make(bench: Workbench, plan: Plan, sources: str) -> Binary:
     )
 
 
-def build_targets(bench: Workbench, plan: Plan, targets: Sequence[str], *, title: str) -> None:
-    """Configures the folder of ``plan`` if that was not done, and builds ``targets`` in it.
+def build_targets(bench: Workbench, plan: Plan, targets: Sequence[str], *, title: str) -> Tool:
+    """Configures the folder of ``plan`` if that was not done, and builds ``targets`` in it; returns what ran the tools.
 
     Raises:
         BuildError: a tool failed.
@@ -108,14 +111,30 @@ def build_targets(bench: Workbench, plan: Plan, targets: Sequence[str], *, title
         note(f"Configuring {plan.program} …")
         definitions = {**plan.options, **_local_definitions(bench, at)}
         configure(bench.tools.program("cmake"), at / "source" / "worker", at, definitions, tool=tool)
+        # Before minutes of compiling, and because CMake ends well even where a full disk kept it from writing its account.
+        _read_proven(bench, plan, tool)
         write_atomic(plan.folder / _STAMP, f"{plan.configuration}\n".encode())
     run_ninja(bench.tools.program("ninja"), at, targets, tool=tool, title=title, jobs=bench.jobs)
+    return tool
+
+
+def _read_proven(bench: Workbench, plan: Plan, tool: Tool) -> Outcome:
+    """What CMake chose, if it is what was asked for; otherwise the next build configures anew."""
+    try:
+        outcome = read_outcome(plan.folder)
+        cpu.check_outcome(outcome, bench.isa, plan.options)
+    except BuildError:
+        (plan.folder / _STAMP).unlink(missing_ok=True)
+        tool.refuse_full_disk(())
+        raise
+    return outcome
 
 
 def _local_definitions(bench: Workbench, at: Path) -> dict[str, str]:
     """What CMake must be told of this machine and checkout, and what leaves no trace in a binary."""
     ccache = str(bench.tools.program("ccache"))
-    flags = f"-ffile-prefix-map={at}/="
+    # Single quotes would not survive CMake's own trial compiles.
+    flags = f'"-ffile-prefix-map={at}/="'
     return {
         "DGR_LLAMA_SOURCE": str(at / "source" / "llama.cpp"),
         "CMAKE_C_COMPILER": str(bench.tools.program("cc")),
