@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dgrctl.errors import PatchError
+from dgrctl.files import storage_errors
 from dgrctl.upstream.git import Repository
 from dgrctl.upstream.patchfile import AUTHOR_EMAIL, AUTHOR_NAME, COMMIT_DATE, Patch, normalize_message
 
@@ -27,6 +28,9 @@ _IDENTITY = {
     for role in ("AUTHOR", "COMMITTER")
     for field, value in (("NAME", AUTHOR_NAME), ("EMAIL", AUTHOR_EMAIL), ("DATE", COMMIT_DATE))
 }
+
+
+_SCRATCH = "dgr-index."
 
 
 @dataclass(frozen=True)
@@ -47,7 +51,10 @@ def commit_patches(repository: Repository, pin: str, patches: Sequence[tuple[str
         PatchError: a patch does not apply exactly; names it.
     """
     tip = Tip(pin, repository.text("rev-parse", f"{pin}^{{tree}}"))
-    with tempfile.TemporaryDirectory(prefix="dgr-index.", dir=repository.folder / ".git") as folder:
+    with (
+        storage_errors(repository.folder),
+        tempfile.TemporaryDirectory(prefix=_SCRATCH, dir=repository.folder / ".git") as folder,
+    ):
         index = {"GIT_INDEX_FILE": str(Path(folder) / "index")}
         repository.run("read-tree", pin, environment=index)
         for name, patch in patches:

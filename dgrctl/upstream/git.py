@@ -6,6 +6,7 @@ Every call of git in dgrctl goes through here.
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -15,6 +16,7 @@ from dgrctl.errors import DgrError, StorageError, ToolchainError
 
 # Commands that talk to a disk or a network that hangs must end; the longest honest one (a clone with history) takes minutes.
 _LIMIT_SECONDS = 1800.0
+_FULL_BYTES = 64 * 1024
 
 _SETTINGS = {
     "advice.detachedHead": "false",
@@ -119,11 +121,19 @@ def run_git(
     if process.returncode in accepted:
         return output
     tail = "\n".join(messages.decode("utf-8", "replace").splitlines()[-8:])
-    if "No space left on device" in tail or "Disk quota exceeded" in tail:
+    if "No space left on device" in tail or "Disk quota exceeded" in tail or _is_full(cwd):
         raise StorageError(
             "the disk is full", where=str(cwd) if cwd else shown, detail=tail, remedy="free space and run the same command again"
         )
     raise raises(f"git ended with exit code {process.returncode}", where=shown, detail=tail)
+
+
+def _is_full(folder: Path | None) -> bool:
+    """Whether hardly anything fits on the folder's disk; git does not always say that this is why it failed."""
+    try:
+        return folder is not None and shutil.disk_usage(folder).free < _FULL_BYTES
+    except OSError:
+        return False
 
 
 def _end_group(process: subprocess.Popen[bytes]) -> None:

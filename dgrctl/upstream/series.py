@@ -168,6 +168,10 @@ def load_series(layout: Layout, manifest: UpstreamManifest) -> Series:
             where=str(lock_path),
             remedy="git checkout -- patches, or git checkout -- manifests/upstream, restores whichever was changed",
         )
+    if lock.stack_digest != stack_digest(lock.pin, [(patch.name, patch.sha256) for patch in lock.patches]):
+        raise PatchError(
+            "the lock was edited: its stack_digest is not that of its patches", where=str(lock_path), remedy=_RESTORE
+        )
     _check_names(layout, lock)
     files = {patch.name: _read_patch(layout.patches / patch.name, patch) for patch in lock.patches}
     patches = tuple(parse_patch(data, str(layout.patches / name)) for name, data in files.items())

@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from dgrctl.errors import DgrError, FetchError
+from dgrctl.files import storage_errors
 from dgrctl.layout import Layout
 from dgrctl.report.console import progress
 from dgrctl.upstream.git import Repository, run_git
@@ -37,7 +38,7 @@ def _from_server(transport: GitTransport, manifest: UpstreamManifest, clone: Pat
     """Asks the server for the one commit, without history."""
     with progress(f"Fetching {manifest.name} {manifest.version} from {transport.url}"):
         run_git("ls-remote", "--exit-code", transport.url, "HEAD", raises=FetchError, timeout=_CONNECT_SECONDS)
-        run_git("init", "--quiet", "--template=", str(clone), raises=FetchError)
+        run_git("init", "--quiet", "--template=", str(clone), raises=FetchError, cwd=clone.parent)
         repository = Repository(clone, raises=FetchError)
         repository.run("fetch", "--quiet", "--no-tags", "--depth=1", transport.url, manifest.commit)
         _check_out(repository, manifest)
@@ -69,7 +70,8 @@ def clone_unchecked(source: str, clone: Path, *options: str, raises: type[DgrErr
     """Clones without checking out. Takes a shallow ``source`` as it is, where ``git fetch`` would refuse its roots."""
     # The serving side reads no configuration of ours, and would refuse a repository of another user.
     serve = ("--upload-pack", "git -c safe.directory=* upload-pack") if source.startswith("file://") else ()
-    run_git("clone", "--quiet", "--no-checkout", "--template=", *serve, *options, "--", source, str(clone), raises=raises)
+    arguments = ("--quiet", "--no-checkout", "--template=", *serve, *options, "--", source, str(clone))
+    run_git("clone", *arguments, raises=raises, cwd=clone.parent)
     Repository(clone, raises=raises).run("remote", "remove", "origin")
 
 
@@ -86,5 +88,6 @@ def _check_out(repository: Repository, manifest: UpstreamManifest) -> None:
 def pin_attributes(repository: Repository) -> None:
     """Has every git, the user's own included, take files of this clone as they are: no line ends, filters or keywords."""
     information = repository.folder / ".git" / "info"
-    information.mkdir(exist_ok=True)
-    (information / "attributes").write_text("* -text -filter -ident -working-tree-encoding\n")
+    with storage_errors(information):
+        information.mkdir(exist_ok=True)
+        (information / "attributes").write_text("* -text -filter -ident -working-tree-encoding\n")

@@ -20,7 +20,7 @@ from dgrctl.upstream.manifest import load_manifest
 from dgrctl.upstream.series import LOCK_NAME, make_lock, render_lock
 from dgrctl.upstream.stack import apply
 
-PROGRAM = Path(__file__).with_name("upstream_program.py")
+PROGRAM = Path(__file__).with_name("model_program.py")
 
 # Holds what is easy to get wrong: an executable, a link, an empty file, an ignored file, one that is ignored and yet tracked,
 # carriage returns, bytes that are no text, and a name that is not ASCII.
@@ -124,17 +124,23 @@ class Checkout:
         """Everything in the patch folder."""
         return {path.name: path.read_bytes() for path in sorted(self.layout.patches.iterdir())}
 
+    def patch_files_or_pending(self) -> dict[str, bytes] | str:
+        """Everything in the patch folder but what an export only prepares; "pending" where one was decided but not finished."""
+        if (self.layout.patches / ".replacing").exists():
+            return "pending"
+        return {path.name: path.read_bytes() for path in sorted(self.layout.patches.iterdir()) if path.name[0] != "."}
+
     def environment(self, **extra: str) -> dict[str, str]:
         """The environment of a dgrctl that works on this checkout."""
         return os.environ | {"DGR_ROOT": str(self.layout.root)} | extra
 
-    def command(self, *arguments: str, kill_at: int = 0) -> list[str]:
-        """``dgrctl ARGUMENTS`` as a process; see upstream_program.py for ``kill_at``."""
-        return [sys.executable, str(PROGRAM), str(kill_at), *arguments]
+    def command(self, *arguments: str, mode: str = "kill", step: str = "0") -> list[str]:
+        """``dgrctl ARGUMENTS…``, to which ``mode`` happens before ``step`` (0: never); see the program."""
+        return [sys.executable, str(PROGRAM), mode, step, *arguments]
 
-    def run(self, *arguments: str, kill_at: int = 0, **environment: str) -> subprocess.CompletedProcess[str]:
-        """Runs ``dgrctl ARGUMENTS`` on this checkout to its end."""
-        command = self.command(*arguments, kill_at=kill_at)
+    def run(self, *arguments: str, mode: str = "kill", step: str = "0", **environment: str) -> subprocess.CompletedProcess[str]:
+        """Runs ``dgrctl ARGUMENTS…`` on this checkout to its end."""
+        command = self.command(*arguments, mode=mode, step=step)
         return subprocess.run(command, env=self.environment(**environment), capture_output=True, text=True, check=False)
 
 

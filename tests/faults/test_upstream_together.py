@@ -1,0 +1,95 @@
+"""Two commands at once on one checkout: one waits, says for whom, and finds nothing left to do."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from upstream_checkout import Checkout, Stage
+
+from dgrctl.upstream.stack import verify_workspace
+
+
+def start(checkout: Checkout, *arguments: str, **options: str) -> subprocess.Popen[str]:
+    command = checkout.command(*arguments, **options)
+    return subprocess.Popen(command, env=checkout.environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+@contextlib.contextmanager
+def holding(checkout: Checkout, step: str, *arguments: str) -> Iterator[tuple[subprocess.Popen[str], socket.socket]]:
+    """A command that waits before ``step`` until something is sent to the socket."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        process = subprocess.Popen(
+            checkout.command(*arguments, mode="hold", step=step),
+            env=checkout.environment(HELD_FD=str(theirs.fileno())),
+            pass_fds=(theirs.fileno(),),
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        with process:
+            try:
+                theirs.close()
+                assert ours.recv(4) == b"held"
+                yield process, ours
+            finally:
+                process.kill()
+
+
+def waits_for(second: subprocess.Popen[str], first: subprocess.Popen[str]) -> None:
+    assert second.stderr is not None
+    assert f"waiting for process {first.pid} (dgrctl " in second.stderr.readline()
+
+
+@pytest.mark.parametrize(
+    ("stage", "arguments", "step"),
+    [("new", ("fetch",), "os.rename:/upstream/llama.cpp"), ("fetched", ("patch",), "os.rename:/workspace/llama.cpp")],
+)
+def test_the_same_command_twice(tmp_path: Path, stage: Stage, arguments: tuple[str, ...], step: str) -> None:
+    checkout = Checkout(tmp_path, stage)
+    with holding(checkout, step, *arguments) as (first, gate), start(checkout, *arguments) as second:
+        waits_for(second, first)
+        gate.send(b".")
+        _, first_errors = first.communicate()
+        _, errors = second.communicate()
+    assert (first.returncode, second.returncode) == (0, 0), first_errors + errors
+    assert "nothing to do" in errors
+    assert "nothing to do" not in first_errors
+
+
+def test_the_holder_dies_and_the_waiter_does_the_work(tmp_path: Path) -> None:
+    checkout = Checkout(tmp_path, "fetched")
+    with holding(checkout, "os.rename:/workspace/llama.cpp", "patch") as (first, _), start(checkout, "patch") as second:
+        waits_for(second, first)
+        first.kill()
+        _, errors = second.communicate()
+    assert second.returncode == 0, errors
+    assert "applied 0 patch(es)" in errors
+    assert verify_workspace(checkout.layout).applied
+
+
+def test_apply_waits_for_a_fetch_under_way(tmp_path: Path) -> None:
+    checkout = Checkout(tmp_path, "new")
+    with holding(checkout, "os.rename:/upstream/llama.cpp", "fetch") as (first, gate), start(checkout, "patch") as second:
+        waits_for(second, first)
+        gate.send(b".")
+        first.communicate()
+        _, errors = second.communicate()
+    assert second.returncode == 0, errors
+    assert verify_workspace(checkout.layout).applied
+
+
+def test_status_waits_for_an_apply_under_way(tmp_path: Path) -> None:
+    checkout = Checkout(tmp_path, "fetched")
+    step = "os.rename:/workspace/llama.cpp"
+    with holding(checkout, step, "patch") as (first, gate), start(checkout, "patch", "status", "--json") as second:
+        waits_for(second, first)
+        gate.send(b".")
+        first.communicate()
+        output, errors = second.communicate()
+    assert second.returncode == 0, errors
+    assert '"applied": true' in output
