@@ -17,8 +17,7 @@
 ABSL_FLAG(std::string, layers, "", "BEGIN:END, the half-open layer range this stage owns");
 ABSL_FLAG(std::string, wire, "f32", "Type of boundary values between stages: f32 or bf16");
 ABSL_FLAG(uint32_t, fragment_bytes, 1u << 20, "Payload of a boundary frame at most, in bytes");
-ABSL_FLAG(std::string, compute_gate, "",
-          "File by which the workers of one machine that share processors take turns computing");
+ABSL_FLAG(std::string, compute_gate, "", "File by which the workers of one machine that share processors take turns computing");
 
 namespace {
 

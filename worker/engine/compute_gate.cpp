@@ -16,8 +16,7 @@ absl::StatusOr<std::unique_ptr<ComputeGate>> ComputeGate::Open(const std::string
   if (path.empty()) return std::unique_ptr<ComputeGate>(new ComputeGate(-1));
   const int descriptor = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
   if (descriptor < 0) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("cannot open the compute gate ", path, ": ", std::strerror(errno)));
+    return absl::FailedPreconditionError(absl::StrCat("cannot open the compute gate ", path, ": ", std::strerror(errno)));
   }
   return std::unique_ptr<ComputeGate>(new ComputeGate(descriptor));
 }

@@ -22,12 +22,12 @@ struct EngineConfig {
   std::optional<LayerRange> layers;  // none: the whole model
   uint32_t context = 2048;           // positions per session
   uint32_t sessions = 4;
-  uint32_t ubatch = 128;             // rows of one decode call
+  uint32_t ubatch = 128;  // rows of one decode call
   uint32_t threads = 1;
   bool flash_attention = true;
   CacheType kv_type_k = CacheType::kF16;
   CacheType kv_type_v = CacheType::kF16;
-  std::string compute_gate;          // empty: none; see compute_gate.h
+  std::string compute_gate;  // empty: none; see compute_gate.h
 };
 
 }  // namespace dgr

@@ -177,8 +177,7 @@ absl::StatusOr<std::unique_ptr<ShardEngine>> LoadLlamaEngine(const EngineConfig&
 
   absl::StatusOr<Runtime> runtime = NewRuntime(model->get(), config);
   if (!runtime.ok()) return runtime.status();
-  return std::make_unique<LlamaEngine>(*std::move(model), *std::move(runtime), *std::move(gate), std::move(shape),
-                                       config.ubatch);
+  return std::make_unique<LlamaEngine>(*std::move(model), *std::move(runtime), *std::move(gate), std::move(shape), config.ubatch);
 }
 
 }  // namespace dgr

@@ -78,8 +78,8 @@ absl::StatusOr<ModelPtr> LoadModel(const EngineConfig& config) {
   return model;
 }
 
-absl::StatusOr<Runtime> NewRuntime(llama_model* model, const EngineConfig& config,
-                                   ggml_backend_sched_eval_callback observe, void* user_data) {
+absl::StatusOr<Runtime> NewRuntime(llama_model* model, const EngineConfig& config, ggml_backend_sched_eval_callback observe,
+                                   void* user_data) {
   Runtime runtime;
   ggml_threadpool_params pool = ggml_threadpool_params_default(static_cast<int>(config.threads));
   pool.poll = 0;  // idle compute threads sleep: the stages of one machine take turns on its processors
@@ -104,8 +104,8 @@ absl::StatusOr<Runtime> NewRuntime(llama_model* model, const EngineConfig& confi
   ErrorCollector errors;
   runtime.context.reset(llama_init_from_model(model, params));
   if (!runtime.context) {
-    return absl::FailedPreconditionError(absl::StrCat("cannot set up a context of ", config.sessions, " x ",
-                                                      config.context, " positions: ", errors.Text()));
+    return absl::FailedPreconditionError(
+        absl::StrCat("cannot set up a context of ", config.sessions, " x ", config.context, " positions: ", errors.Text()));
   }
   if (llama_n_ctx_seq(runtime.context.get()) < config.context) {
     return absl::FailedPreconditionError(absl::StrCat("a session holds ", llama_n_ctx_seq(runtime.context.get()),

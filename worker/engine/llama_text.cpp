@@ -64,9 +64,7 @@ std::string TokenPiece(const llama_model* model, int32_t token) {
   return piece;
 }
 
-bool EndsGeneration(const llama_model* model, int32_t token) {
-  return llama_vocab_is_eog(llama_model_get_vocab(model), token);
-}
+bool EndsGeneration(const llama_model* model, int32_t token) { return llama_vocab_is_eog(llama_model_get_vocab(model), token); }
 
 uint32_t VocabularySize(const llama_model* model) {
   return static_cast<uint32_t>(llama_vocab_n_tokens(llama_model_get_vocab(model)));

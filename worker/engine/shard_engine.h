@@ -16,12 +16,12 @@ namespace dgr {
 // What the engine loaded.
 struct EngineShape {
   std::string architecture;
-  uint32_t layer_count = 0;   // of the whole model
-  LayerRange range;           // owned
-  std::string adapter;        // boundary adapter, "residual/1" for plain models
+  uint32_t layer_count = 0;         // of the whole model
+  LayerRange range;                 // owned
+  std::string adapter;              // boundary adapter, "residual/1" for plain models
   bool boundary_token_ids = false;  // whether stages after the head need the token ids
-  uint32_t streams = 1;       // residual streams per row
-  uint32_t width = 0;         // values per stream
+  uint32_t streams = 1;             // residual streams per row
+  uint32_t width = 0;               // values per stream
   uint32_t vocabulary = 0;
 
   bool head() const { return range.begin == 0; }

@@ -51,17 +51,16 @@ bool WriteCall(const WholeModel& whole, const v1::DecodeCall& call, size_t index
     const v1::SequenceRows& input = call.sequences(sequence);
     const std::vector<float>& values = output.logits[static_cast<size_t>(sequence)];
     const size_t first = static_cast<size_t>(input.positions_size()) - values.size() / whole.vocabulary();
-    const bool written =
-        ForRowRuns(values, whole.vocabulary(), [&](size_t row, size_t rows, const float* data, size_t bytes) {
-          v1::ReplayResponse response;
-          response.set_call_index(static_cast<uint32_t>(index));
-          v1::LogitsRows& out = *response.mutable_logits();
-          out.set_first_position(input.positions(static_cast<int>(first + row)));
-          out.set_rows(static_cast<uint32_t>(rows));
-          out.set_vocabulary(whole.vocabulary());
-          out.set_values(data, bytes);
-          return writer.Write(response);
-        });
+    const bool written = ForRowRuns(values, whole.vocabulary(), [&](size_t row, size_t rows, const float* data, size_t bytes) {
+      v1::ReplayResponse response;
+      response.set_call_index(static_cast<uint32_t>(index));
+      v1::LogitsRows& out = *response.mutable_logits();
+      out.set_first_position(input.positions(static_cast<int>(first + row)));
+      out.set_rows(static_cast<uint32_t>(rows));
+      out.set_vocabulary(whole.vocabulary());
+      out.set_values(data, bytes);
+      return writer.Write(response);
+    });
     if (!written) return false;
   }
   return true;
@@ -76,8 +75,8 @@ class Answer {
  public:
   using Clock = std::chrono::steady_clock;
 
-  Answer(const WholeModel& whole, const v1::ReferenceGenerateRequest& request, size_t prompt_tokens,
-         grpc::ServerContext& context, grpc::ServerWriter<v1::ReferenceGenerateResponse>& writer)
+  Answer(const WholeModel& whole, const v1::ReferenceGenerateRequest& request, size_t prompt_tokens, grpc::ServerContext& context,
+         grpc::ServerWriter<v1::ReferenceGenerateResponse>& writer)
       : whole_(whole),
         request_(request),
         prompt_tokens_(static_cast<uint32_t>(prompt_tokens)),

@@ -78,8 +78,7 @@ absl::StatusOr<Batch> ToBatch(const v1::DecodeCall& call, const EngineConfig& co
     }
   }
   if (batch.rows() == 0 || batch.rows() > config.ubatch) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a call has 1 to ubatch = ", config.ubatch, " rows, not ", batch.rows()));
+    return absl::InvalidArgumentError(absl::StrCat("a call has 1 to ubatch = ", config.ubatch, " rows, not ", batch.rows()));
   }
   return batch;
 }

@@ -37,8 +37,7 @@ absl::StatusOr<std::shared_ptr<Session>> SessionTable::Admit(const v1::OpenSessi
   if (open.max_positions() == 0) return absl::InvalidArgumentError("max_positions must be at least 1");
   if (open.max_positions() > bounds_.context) {
     return absl::ResourceExhaustedError(absl::StrCat("the session needs ", open.max_positions(),
-                                                     " positions; this stage holds context = ", bounds_.context,
-                                                     " per session"));
+                                                     " positions; this stage holds context = ", bounds_.context, " per session"));
   }
   const std::lock_guard lock(mutex_);
   const std::string& id = open.session().route_session_id();

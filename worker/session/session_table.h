@@ -26,7 +26,7 @@ struct Session {
   std::shared_ptr<ResultSink> results;  // null before the tail
   std::shared_ptr<ResultSink> inbox;    // where results arrive; null after the head
 
-  std::mutex receiving;    // guards `assembly`
+  std::mutex receiving;  // guards `assembly`
   ChunkAssembly assembly;
 
   std::atomic<bool> failed = false;  // its failure was told; work still queued for it is dropped

@@ -53,8 +53,7 @@ StageCore::StageCore(std::unique_ptr<ShardEngine> engine, StageConfig config)
 
 StageCore::~StageCore() { Drain(); }
 
-absl::StatusOr<std::shared_ptr<Session>> StageCore::Open(const v1::OpenSession& open,
-                                                         std::shared_ptr<ErrorSink> upstream,
+absl::StatusOr<std::shared_ptr<Session>> StageCore::Open(const v1::OpenSession& open, std::shared_ptr<ErrorSink> upstream,
                                                          std::shared_ptr<ResultSink> inbox) {
   if (draining_) return absl::UnavailableError("this stage is ending; use another route");
   if (absl::Status status = CheckRoute(open); !status.ok()) return status;
@@ -96,14 +95,13 @@ absl::Status StageCore::CheckRoute(const v1::OpenSession& open) const {
     expected = stage.range().end();
   }
   if (expected != shape.layer_count) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the route ends at layer ", expected, "; the model has ", shape.layer_count));
+    return absl::InvalidArgumentError(absl::StrCat("the route ends at layer ", expected, "; the model has ", shape.layer_count));
   }
   const v1::LayerRange& own = open.stages(static_cast<int>(index)).range();
   if (own.begin() != shape.range.begin || own.end() != shape.range.end) {
     return absl::FailedPreconditionError(absl::StrCat("the route expects layers [", own.begin(), ", ", own.end(),
-                                                      ") here; this stage owns [", shape.range.begin, ", ",
-                                                      shape.range.end, ")"));
+                                                      ") here; this stage owns [", shape.range.begin, ", ", shape.range.end,
+                                                      ")"));
   }
   return absl::OkStatus();
 }
@@ -171,8 +169,7 @@ void StageCore::Frame(const v1::BoundaryFrame& frame, ErrorSink& from) {
   Chunk chunk;
   {
     const std::lock_guard lock(session->receiving);
-    const absl::StatusOr<bool> complete =
-        session->assembly.Add(config_.boundary, frame, session->open.max_positions());
+    const absl::StatusOr<bool> complete = session->assembly.Add(config_.boundary, frame, session->open.max_positions());
     if (complete.ok() && !*complete) return;
     if (complete.ok()) chunk = session->assembly.TakeChunk();
     status = complete.status();
@@ -297,8 +294,8 @@ void StageCore::ForwardFailed(const v1::ForwardResponse& response) {
   v1::StageError error = response.error();
   if (error.range().end() == 0) {  // the next stage does not know the session, hence not its own place in the route
     const uint32_t next = session->open.stage_index() + 1;
-    error = MakeStageError(session->open.stages(), next,
-                           absl::Status(static_cast<absl::StatusCode>(error.code()), error.message()));
+    error =
+        MakeStageError(session->open.stages(), next, absl::Status(static_cast<absl::StatusCode>(error.code()), error.message()));
   }
   session->upstream->SendError(session->key(), error);
 }
@@ -315,8 +312,8 @@ void StageCore::ReturnDown(const ReturnLink* link, const absl::Status& status) {
   for (const std::shared_ptr<Session>& session : sessions_.All()) {
     if (session->results.get() != link) continue;
     Fail(session, 0,
-         absl::UnavailableError(absl::StrCat("the tail cannot return tokens to the head at ",
-                                             session->open.return_address(), ": ", status.message())));
+         absl::UnavailableError(absl::StrCat("the tail cannot return tokens to the head at ", session->open.return_address(),
+                                             ": ", status.message())));
   }
 }
 

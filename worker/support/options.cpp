@@ -52,8 +52,7 @@ absl::StatusOr<CacheType> ParseCacheType(const char* option, const std::string& 
 
 absl::Status CheckRange(const char* option, uint32_t value, uint32_t low, uint32_t high) {
   if (value >= low && value <= high) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("--", option, " is ", value, "; it must lie between ", low, " and ", high));
+  return absl::InvalidArgumentError(absl::StrCat("--", option, " is ", value, "; it must lie between ", low, " and ", high));
 }
 
 absl::Status CheckBounds(const EngineConfig& engine) {

@@ -48,8 +48,7 @@ void BlockStopSignals() {
   signal(SIGPIPE, SIG_IGN);
 }
 
-absl::StatusOr<std::unique_ptr<Server>> Server::Start(const std::string& listen,
-                                                      const std::vector<grpc::Service*>& services) {
+absl::StatusOr<std::unique_ptr<Server>> Server::Start(const std::string& listen, const std::vector<grpc::Service*>& services) {
   const size_t colon = listen.rfind(':');
   if (colon == std::string::npos || colon == 0) {
     return absl::InvalidArgumentError(absl::StrCat("--listen is '", listen, "'; it must be HOST:PORT"));
@@ -75,8 +74,8 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const std::string& listen,
   auto server = std::make_unique<Server>();
   server->server_ = builder.BuildAndStart();
   if (!server->server_ || port == 0) {
-    return absl::UnavailableError(absl::StrCat("cannot listen on ", listen,
-                                               ": the port is taken, or the address is not of this machine"));
+    return absl::UnavailableError(
+        absl::StrCat("cannot listen on ", listen, ": the port is taken, or the address is not of this machine"));
   }
   server->address_ = absl::StrCat(listen.substr(0, colon), ":", port);
   if (grpc::HealthCheckServiceInterface* health = server->server_->GetHealthCheckService()) {

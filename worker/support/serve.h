@@ -23,8 +23,7 @@ class Server {
  public:
   // Binds `listen` and serves. UNAVAILABLE: the port is taken or not ours to bind.
   // Call BlockStopSignals first, on the main thread, before any thread starts.
-  static absl::StatusOr<std::unique_ptr<Server>> Start(const std::string& listen,
-                                                       const std::vector<grpc::Service*>& services);
+  static absl::StatusOr<std::unique_ptr<Server>> Start(const std::string& listen, const std::vector<grpc::Service*>& services);
 
   const std::string& address() const { return address_; }
 

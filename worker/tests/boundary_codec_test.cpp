@@ -77,8 +77,7 @@ TEST(BoundaryCodec, F32ArrivesBitForBit) {
 TEST(BoundaryCodec, TokenIdsTravelWhereTheAdapterNeedsThem) {
   BoundaryFormat format = Format();
   format.token_ids = true;
-  const absl::StatusOr<Chunk> chunk =
-      RoundTrip(format, EncodeChunk(format, Key(), MakeChunk(0, 0, 5), Residual(5)));
+  const absl::StatusOr<Chunk> chunk = RoundTrip(format, EncodeChunk(format, Key(), MakeChunk(0, 0, 5), Residual(5)));
   ASSERT_TRUE(chunk.ok()) << chunk.status();
   EXPECT_EQ(chunk->token_ids, std::vector<int32_t>(5, 7));
 }
@@ -89,8 +88,8 @@ TEST(BoundaryCodec, Bf16RoundsToNearestEven) {
   EXPECT_EQ(ToBf16(std::bit_cast<float>(0x3f818000u)), 0x3f82);  // a tie goes to the even neighbour above
   EXPECT_EQ(ToBf16(std::bit_cast<float>(0x3f808001u)), 0x3f81);
   EXPECT_EQ(ToBf16(-2.5f), 0xc020);
-  const absl::StatusOr<Chunk> chunk = RoundTrip(
-      Format(v1::DTYPE_BF16), EncodeChunk(Format(v1::DTYPE_BF16), Key(), MakeChunk(0, 0, 4), Residual(4)));
+  const absl::StatusOr<Chunk> chunk =
+      RoundTrip(Format(v1::DTYPE_BF16), EncodeChunk(Format(v1::DTYPE_BF16), Key(), MakeChunk(0, 0, 4), Residual(4)));
   ASSERT_TRUE(chunk.ok()) << chunk.status();
   const std::vector<float> sent = Residual(4);
   for (size_t i = 0; i < sent.size(); ++i) EXPECT_NEAR(chunk->residual[i], sent[i], std::abs(sent[i]) / 256);
@@ -145,39 +144,36 @@ TEST_P(RefusedFrame, NamesWhatIsWrong) {
 
 INSTANTIATE_TEST_SUITE_P(
     All, RefusedFrame,
-    testing::Values(
-        Spoiled{"Schema", "schema_version", [](auto& f) { f.set_schema_version(2); }},
-        Spoiled{"Adapter", "adapter", [](auto& f) { f.set_adapter("deepseek4/1"); }},
-        Spoiled{"DType", "dtype", [](auto& f) { f.set_dtype(v1::DTYPE_BF16); }},
-        Spoiled{"Width", "shape", [](auto& f) { f.set_width(8); }},
-        Spoiled{"Streams", "shape", [](auto& f) { f.set_streams(1); }},
-        Spoiled{"Step", "step", [](auto& f) { f.set_step(1); }},
-        Spoiled{"NoRows", "chunk_rows", [](auto& f) { f.set_chunk_rows(0); }},
-        Spoiled{"TooManyRows", "chunk_rows", [](auto& f) { f.set_chunk_rows(17); }},
-        Spoiled{"HugeRows", "chunk_rows", [](auto& f) { f.set_chunk_rows(0xffffffffu); }},
-        Spoiled{"Phase", "phase", [](auto& f) { f.set_phase(v1::PHASE_UNSPECIFIED); }},
-        Spoiled{"DecodeOfManyRows", "phase", [](auto& f) { f.set_phase(v1::PHASE_DECODE); }},
-        Spoiled{"Outputs", "outputs", [](auto& f) { f.set_outputs(v1::OUTPUT_ROWS_UNSPECIFIED); }},
-        Spoiled{"RowBegin", "row_begin", [](auto& f) { f.set_row_begin(1); }},
-        Spoiled{"NoPositions", "positions", [](auto& f) { f.clear_positions(); }},
-        Spoiled{"MorePositionsThanRows", "positions", [](auto& f) { f.add_positions(3); }},
-        Spoiled{"GappedPositions", "positions", [](auto& f) { f.set_positions(1, 2); }},
-        Spoiled{"RepeatedPositions", "positions", [](auto& f) { f.set_positions(1, 0); }},
-        Spoiled{"NegativePositions", "positions", [](auto& f) { f.set_positions(0, -1); }},
-        Spoiled{"StartsElsewhere", "positions",
-                [](auto& f) {
-                  for (int i = 0; i < 3; ++i) f.set_positions(i, i + 5);
-                }},
-        Spoiled{"TokenIds", "token_ids", [](auto& f) { f.add_token_ids(1); }},
-        Spoiled{"ShortPayload", "payload", [](auto& f) { f.mutable_payload()->pop_back(); }},
-        Spoiled{"NoPayload", "payload", [](auto& f) { f.clear_payload(); }},
-        Spoiled{"LongPayload", "payload", [](auto& f) { f.mutable_payload()->append(4096, 'x'); }},
-        Spoiled{"Checksum", "checksum", [](auto& f) { f.set_checksum(f.checksum() ^ 1u); }},
-        Spoiled{"FlippedBit", "checksum", [](auto& f) { (*f.mutable_payload())[9] ^= 1; }},
-        Spoiled{"NotANumber", "finite",
-                [](auto& f) { Repack(f, 8, std::numeric_limits<float>::quiet_NaN()); }},
-        Spoiled{"Infinity", "finite",
-                [](auto& f) { Repack(f, 0, -std::numeric_limits<float>::infinity()); }}),
+    testing::Values(Spoiled{"Schema", "schema_version", [](auto& f) { f.set_schema_version(2); }},
+                    Spoiled{"Adapter", "adapter", [](auto& f) { f.set_adapter("deepseek4/1"); }},
+                    Spoiled{"DType", "dtype", [](auto& f) { f.set_dtype(v1::DTYPE_BF16); }},
+                    Spoiled{"Width", "shape", [](auto& f) { f.set_width(8); }},
+                    Spoiled{"Streams", "shape", [](auto& f) { f.set_streams(1); }},
+                    Spoiled{"Step", "step", [](auto& f) { f.set_step(1); }},
+                    Spoiled{"NoRows", "chunk_rows", [](auto& f) { f.set_chunk_rows(0); }},
+                    Spoiled{"TooManyRows", "chunk_rows", [](auto& f) { f.set_chunk_rows(17); }},
+                    Spoiled{"HugeRows", "chunk_rows", [](auto& f) { f.set_chunk_rows(0xffffffffu); }},
+                    Spoiled{"Phase", "phase", [](auto& f) { f.set_phase(v1::PHASE_UNSPECIFIED); }},
+                    Spoiled{"DecodeOfManyRows", "phase", [](auto& f) { f.set_phase(v1::PHASE_DECODE); }},
+                    Spoiled{"Outputs", "outputs", [](auto& f) { f.set_outputs(v1::OUTPUT_ROWS_UNSPECIFIED); }},
+                    Spoiled{"RowBegin", "row_begin", [](auto& f) { f.set_row_begin(1); }},
+                    Spoiled{"NoPositions", "positions", [](auto& f) { f.clear_positions(); }},
+                    Spoiled{"MorePositionsThanRows", "positions", [](auto& f) { f.add_positions(3); }},
+                    Spoiled{"GappedPositions", "positions", [](auto& f) { f.set_positions(1, 2); }},
+                    Spoiled{"RepeatedPositions", "positions", [](auto& f) { f.set_positions(1, 0); }},
+                    Spoiled{"NegativePositions", "positions", [](auto& f) { f.set_positions(0, -1); }},
+                    Spoiled{"StartsElsewhere", "positions",
+                            [](auto& f) {
+                              for (int i = 0; i < 3; ++i) f.set_positions(i, i + 5);
+                            }},
+                    Spoiled{"TokenIds", "token_ids", [](auto& f) { f.add_token_ids(1); }},
+                    Spoiled{"ShortPayload", "payload", [](auto& f) { f.mutable_payload()->pop_back(); }},
+                    Spoiled{"NoPayload", "payload", [](auto& f) { f.clear_payload(); }},
+                    Spoiled{"LongPayload", "payload", [](auto& f) { f.mutable_payload()->append(4096, 'x'); }},
+                    Spoiled{"Checksum", "checksum", [](auto& f) { f.set_checksum(f.checksum() ^ 1u); }},
+                    Spoiled{"FlippedBit", "checksum", [](auto& f) { (*f.mutable_payload())[9] ^= 1; }},
+                    Spoiled{"NotANumber", "finite", [](auto& f) { Repack(f, 8, std::numeric_limits<float>::quiet_NaN()); }},
+                    Spoiled{"Infinity", "finite", [](auto& f) { Repack(f, 0, -std::numeric_limits<float>::infinity()); }}),
     [](const auto& spoiled) { return spoiled.param.name; });
 
 TEST(BoundaryCodec, RefusesPositionsPastTheAdmittedOnes) {

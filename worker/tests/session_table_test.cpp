@@ -78,8 +78,8 @@ TEST_F(SessionTableTest, ALargerEpochReplacesTheSmaller) {
 }
 
 TEST_F(SessionTableTest, RefusesMalformedKeys) {
-  for (const std::string& id : {std::string(), std::string("a/b"), std::string("a b"), std::string(129, 'x'),
-                                std::string("a\0b", 3)}) {
+  for (const std::string& id :
+       {std::string(), std::string("a/b"), std::string("a b"), std::string(129, 'x'), std::string("a\0b", 3)}) {
     EXPECT_EQ(table_.Admit(Open(id, 1)).status().code(), absl::StatusCode::kInvalidArgument) << id;
   }
   EXPECT_EQ(table_.Admit(Open("a", 0)).status().code(), absl::StatusCode::kInvalidArgument);

@@ -71,8 +71,7 @@ uint32_t BoundaryFormat::fragment_rows() const {
 }
 
 uint32_t Checksum(const std::string& payload) {
-  return static_cast<uint32_t>(
-      crc32_z(0, reinterpret_cast<const unsigned char*>(payload.data()), payload.size()));
+  return static_cast<uint32_t>(crc32_z(0, reinterpret_cast<const unsigned char*>(payload.data()), payload.size()));
 }
 
 uint16_t ToBf16(float value) {
@@ -82,8 +81,8 @@ uint16_t ToBf16(float value) {
 
 float FromBf16(uint16_t bits) { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
 
-std::vector<v1::BoundaryFrame> EncodeChunk(const BoundaryFormat& format, const v1::SessionKey& session,
-                                           const Chunk& chunk, absl::Span<const float> residual) {
+std::vector<v1::BoundaryFrame> EncodeChunk(const BoundaryFormat& format, const v1::SessionKey& session, const Chunk& chunk,
+                                           absl::Span<const float> residual) {
   const auto rows = static_cast<uint32_t>(chunk.positions.size());
   std::vector<v1::BoundaryFrame> frames;
   for (uint32_t begin = 0; begin < rows; begin += format.fragment_rows()) {
@@ -106,15 +105,13 @@ std::vector<v1::BoundaryFrame> EncodeChunk(const BoundaryFormat& format, const v
     frame.set_dtype(format.dtype);
     frame.set_streams(format.streams);
     frame.set_width(format.width);
-    frame.set_payload(
-        EncodeValues(format.dtype, residual.subspan(begin * format.row_values(), count * format.row_values())));
+    frame.set_payload(EncodeValues(format.dtype, residual.subspan(begin * format.row_values(), count * format.row_values())));
     frame.set_checksum(Checksum(frame.payload()));
   }
   return frames;
 }
 
-absl::StatusOr<bool> ChunkAssembly::Add(const BoundaryFormat& format, const v1::BoundaryFrame& frame,
-                                        uint32_t max_positions) {
+absl::StatusOr<bool> ChunkAssembly::Add(const BoundaryFormat& format, const v1::BoundaryFrame& frame, uint32_t max_positions) {
   if (absl::Status status = Check(format, frame, max_positions); !status.ok()) return status;
   if (frame.row_begin() == 0) {
     chunk_ = Chunk{frame.step(), frame.phase(), frame.outputs(), {}, {}, {}};
@@ -134,8 +131,7 @@ Chunk ChunkAssembly::TakeChunk() {
   return std::move(chunk_);
 }
 
-absl::Status ChunkAssembly::Check(const BoundaryFormat& format, const v1::BoundaryFrame& frame,
-                                  uint32_t max_positions) const {
+absl::Status ChunkAssembly::Check(const BoundaryFormat& format, const v1::BoundaryFrame& frame, uint32_t max_positions) const {
   const auto rows = static_cast<uint32_t>(frame.positions_size());
   if (frame.schema_version() != kBoundarySchema) {
     return Wrong("schema_version", "is ", frame.schema_version(), ", this stage speaks ", kBoundarySchema);
@@ -145,8 +141,7 @@ absl::Status ChunkAssembly::Check(const BoundaryFormat& format, const v1::Bounda
     return Wrong("dtype", "is ", v1::DType_Name(frame.dtype()), ", not ", v1::DType_Name(format.dtype));
   }
   if (frame.streams() != format.streams || frame.width() != format.width) {
-    return Wrong("shape", "is ", frame.streams(), " x ", frame.width(), " a row, not ", format.streams, " x ",
-                 format.width);
+    return Wrong("shape", "is ", frame.streams(), " x ", frame.width(), " a row, not ", format.streams, " x ", format.width);
   }
   if (frame.step() != next_step_) return Wrong("step", "is ", frame.step(), ", expected ", next_step_);
   if (frame.chunk_rows() == 0 || frame.chunk_rows() > format.ubatch) {
@@ -160,8 +155,7 @@ absl::Status ChunkAssembly::Check(const BoundaryFormat& format, const v1::Bounda
   }
   const auto received = static_cast<uint32_t>(chunk_rows_ == 0 ? 0 : chunk_.positions.size());
   if (frame.row_begin() != received) return Wrong("row_begin", "is ", frame.row_begin(), ", expected ", received);
-  if (received > 0 && (frame.chunk_rows() != chunk_rows_ || frame.phase() != chunk_.phase ||
-                       frame.outputs() != chunk_.outputs)) {
+  if (received > 0 && (frame.chunk_rows() != chunk_rows_ || frame.phase() != chunk_.phase || frame.outputs() != chunk_.outputs)) {
     return Wrong("header", "differs from the chunk's first fragment");
   }
   if (rows == 0 || rows > frame.chunk_rows() - received) {

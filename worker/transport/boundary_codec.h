@@ -41,8 +41,8 @@ struct Chunk {
 };
 
 // Frames of a chunk in row order. `residual` is what the engine gave for the chunk's rows.
-std::vector<v1::BoundaryFrame> EncodeChunk(const BoundaryFormat& format, const v1::SessionKey& session,
-                                           const Chunk& chunk, absl::Span<const float> residual);
+std::vector<v1::BoundaryFrame> EncodeChunk(const BoundaryFormat& format, const v1::SessionKey& session, const Chunk& chunk,
+                                           absl::Span<const float> residual);
 
 // Collects the fragments of one session's chunks. Memory is bounded by one chunk.
 class ChunkAssembly {

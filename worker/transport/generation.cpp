@@ -7,8 +7,8 @@
 #include "absl/strings/str_cat.h"
 #include "transport/status.h"
 
-#define DGR_RETURN_IF_ERROR(expression)                                    \
-  do {                                                                     \
+#define DGR_RETURN_IF_ERROR(expression)                                     \
+  do {                                                                      \
     if (grpc::Status status_ = (expression); !status_.ok()) return status_; \
   } while (false)
 
@@ -39,9 +39,7 @@ grpc::Status Generation::Run() {
 }
 
 grpc::Status Generation::CheckRequest() const {
-  const auto invalid = [](auto... text) {
-    return grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, absl::StrCat(text...));
-  };
+  const auto invalid = [](auto... text) { return grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, absl::StrCat(text...)); };
   if (!core_.engine().shape().head()) {
     return {grpc::StatusCode::FAILED_PRECONDITION,
             absl::StrCat("this stage owns layers from ", core_.engine().shape().range.begin,
@@ -68,8 +66,7 @@ grpc::Status Generation::ReadPrompt() {
   const uint32_t vocabulary = core_.engine().shape().vocabulary;
   for (const int32_t token : tokens_) {
     if (token < 0 || static_cast<uint32_t>(token) >= vocabulary) {
-      return {grpc::StatusCode::INVALID_ARGUMENT,
-              absl::StrCat("token id ", token, " is outside the vocabulary of ", vocabulary)};
+      return {grpc::StatusCode::INVALID_ARGUMENT, absl::StrCat("token id ", token, " is outside the vocabulary of ", vocabulary)};
     }
   }
   // The last token that is sampled is never fed back.
@@ -77,8 +74,8 @@ grpc::Status Generation::ReadPrompt() {
   const uint32_t context = core_.config().bounds.context;
   if (needed > context) {
     return {grpc::StatusCode::RESOURCE_EXHAUSTED,
-            absl::StrCat("a prompt of ", prompt_tokens_, " tokens and max_tokens = ", request_.max_tokens(), " need ",
-                         needed, " positions; this route holds context = ", context, " per session")};
+            absl::StrCat("a prompt of ", prompt_tokens_, " tokens and max_tokens = ", request_.max_tokens(), " need ", needed,
+                         " positions; this route holds context = ", context, " per session")};
   }
   return grpc::Status::OK;
 }

@@ -54,9 +54,7 @@ class LinkPool {
       retired_.push_back(std::move(found->second));
       links_.erase(found);
     }
-    std::erase_if(links_, [this](const auto& entry) {
-      return links_.size() >= kMaxLinks && entry.second.use_count() == 1;
-    });
+    std::erase_if(links_, [this](const auto& entry) { return links_.size() >= kMaxLinks && entry.second.use_count() == 1; });
     if (links_.size() + retired_.size() >= kMaxLinks) {
       return absl::ResourceExhaustedError("this stage has links to as many addresses as it may (64)");
     }

@@ -61,8 +61,7 @@ grpc::Status StageService::Forward(grpc::ServerContext*, ForwardStream* stream) 
   return result;
 }
 
-grpc::Status StageService::Return(grpc::ServerContext*,
-                                  grpc::ServerReaderWriter<v1::ReturnResponse, v1::ReturnRequest>* stream) {
+grpc::Status StageService::Return(grpc::ServerContext*, grpc::ServerReaderWriter<v1::ReturnResponse, v1::ReturnRequest>* stream) {
   v1::ReturnRequest request;
   while (stream->Read(&request)) core_.Result(std::move(request));
   return grpc::Status::OK;

@@ -41,8 +41,7 @@ grpc::Status Pump(grpc::ServerContext& context, dgr::Tap& tap, grpc::ServerWrite
 
 }  // namespace
 
-grpc::Status WorkerService::Describe(grpc::ServerContext*, const v1::DescribeRequest*,
-                                     v1::DescribeResponse* response) {
+grpc::Status WorkerService::Describe(grpc::ServerContext*, const v1::DescribeRequest*, v1::DescribeResponse* response) {
   const EngineShape& shape = core_.engine().shape();
   response->mutable_range()->set_begin(shape.range.begin);
   response->mutable_range()->set_end(shape.range.end);
