@@ -15,8 +15,7 @@ from dgrctl.recipes.fingerprint import expected
 from dgrctl.runtime.prepare import Prepared
 
 # What the reference, which has no boundary and no patch stack, does not share with a stage.
-_NOT_OF_THE_REFERENCE = ("boundary.",)
-UNPATCHED = "none"
+_OF_STAGES_ONLY = ("boundary.", "runtime.stack")
 
 
 def stage_identity(prepared: Prepared) -> dict[str, str]:
@@ -32,8 +31,7 @@ def stage_identity(prepared: Prepared) -> dict[str, str]:
 
 def reference_identity(prepared: Prepared) -> dict[str, str]:
     """Fields that the reference's must hold."""
-    shared = {key: value for key, value in stage_identity(prepared).items() if not key.startswith(_NOT_OF_THE_REFERENCE)}
-    return {**shared, "runtime.stack": UNPATCHED}
+    return {key: value for key, value in stage_identity(prepared).items() if not key.startswith(_OF_STAGES_ONLY)}
 
 
 def check_stage(prepared: Prepared, stage: worker_pb2.DescribeResponse) -> None:
@@ -54,6 +52,13 @@ def check_reference(
         CertificationVoid: names the first field that differs, with both values.
     """
     _check("the reference", reference_identity(prepared), reference.compatibility)
+    stack = reference.compatibility.get("runtime.stack", "none")
+    if stack != "none":
+        raise CertificationVoid(
+            f"the reference carries the patch stack {stack}; only the unpatched upstream can judge a patched one",
+            where="runtime.stack",
+            remedy="build again: dgrctl build",
+        )
     shape = {
         name: str(getattr(stage, name))
         for name in ("layer_count", "architecture", "streams", "width", "vocabulary", "context_per_session", "ubatch")
