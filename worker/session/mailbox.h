@@ -19,6 +19,7 @@ class Mailbox final : public ErrorSink, public ResultSink {
 
   void SendError(const v1::SessionKey&, const v1::StageError& error) override { Put(error); }
   void SendResult(v1::ReturnRequest message) override { Put(std::move(message)); }
+  bool down() const override { return false; }
 
   // The next event, or none when `wait` is over.
   std::optional<Event> Take(std::chrono::milliseconds wait) {

@@ -18,6 +18,7 @@ class ResultSink {
  public:
   virtual ~ResultSink() = default;
   virtual void SendResult(v1::ReturnRequest message) = 0;
+  virtual bool down() const = 0;
 };
 
 // To the next stage. Any thread may call.

@@ -75,9 +75,8 @@ absl::StatusOr<std::shared_ptr<Session>> StageCore::Open(const v1::OpenSession& 
   }
   Announce(**session);
   // A link that went down before the session was published told nobody of it.
-  if ((*session)->next && (*session)->next->down()) {
-    Fail(*session, open.stage_index() + 1, absl::UnavailableError("it died or cannot be reached"));
-  }
+  if ((*session)->next && (*session)->next->down()) FailNext(*session, "the stream ended");
+  if ((*session)->results && (*session)->results->down()) FailReturn(*session, "the stream ended");
   return session;
 }
 
@@ -302,19 +301,24 @@ void StageCore::ForwardFailed(const v1::ForwardResponse& response) {
 
 void StageCore::ForwardDown(const ForwardLink* link, const absl::Status& status) {
   for (const std::shared_ptr<Session>& session : sessions_.All()) {
-    if (session->next.get() != link) continue;
-    Fail(session, session->open.stage_index() + 1,
-         absl::UnavailableError(absl::StrCat("it died or cannot be reached: ", status.message())));
+    if (session->next.get() == link) FailNext(session, status.message());
   }
 }
 
 void StageCore::ReturnDown(const ReturnLink* link, const absl::Status& status) {
   for (const std::shared_ptr<Session>& session : sessions_.All()) {
-    if (session->results.get() != link) continue;
-    Fail(session, 0,
-         absl::UnavailableError(absl::StrCat("the tail cannot return tokens to the head at ", session->open.return_address(),
-                                             ": ", status.message())));
+    if (session->results.get() == link) FailReturn(session, status.message());
   }
+}
+
+void StageCore::FailNext(const std::shared_ptr<Session>& session, absl::string_view why) {
+  Fail(session, session->open.stage_index() + 1, absl::UnavailableError(absl::StrCat("it died or cannot be reached: ", why)));
+}
+
+void StageCore::FailReturn(const std::shared_ptr<Session>& session, absl::string_view why) {
+  Fail(session, 0,
+       absl::UnavailableError(
+           absl::StrCat("the tail cannot return tokens to the head at ", session->open.return_address(), ": ", why)));
 }
 
 void StageCore::Drain() {

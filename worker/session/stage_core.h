@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "dgr/v1/stage.pb.h"
 #include "dgr/v1/worker.pb.h"
 #include "engine/shard_engine.h"
@@ -77,6 +78,8 @@ class StageCore {
   void ForwardFailed(const v1::ForwardResponse& response);
   void ForwardDown(const ForwardLink* link, const absl::Status& status);
   void ReturnDown(const ReturnLink* link, const absl::Status& status);
+  void FailNext(const std::shared_ptr<Session>& session, absl::string_view why);
+  void FailReturn(const std::shared_ptr<Session>& session, absl::string_view why);
 
   const std::unique_ptr<ShardEngine> engine_;
   const StageConfig config_;

@@ -31,7 +31,7 @@ class ReturnLink final : public ResultSink {
  public:
   ReturnLink(const std::string& address, std::function<void(const ReturnLink*, absl::Status)> down);
   void SendResult(v1::ReturnRequest message) override { link_.Send(std::move(message)); }
-  bool down() const { return link_.down(); }
+  bool down() const override { return link_.down(); }
 
  private:
   StreamLink<v1::ReturnRequest, v1::ReturnResponse> link_;
