@@ -85,8 +85,23 @@ def _owner(path: Path) -> str:
         if record["host"] == os.uname().nodename and not _lives(int(record["pid"])):
             return f"what {owner} left running when it ended"
     except (OSError, ValueError, KeyError, TypeError):
-        return "another process"
+        return _reader(path)
     return owner
+
+
+def _reader(path: Path) -> str:
+    """One of those who share the lock, and so leave no record: as the kernel lists them (proc_locks(5)), where there is /proc."""
+    try:
+        inode = path.stat().st_ino
+        for line in Path("/proc/locks").read_text().splitlines():
+            fields = line.split()
+            if fields[1] == "FLOCK" and int(fields[5].rpartition(":")[2]) == inode:
+                # Program and script come first; what was asked of them follows.
+                words = Path(f"/proc/{fields[4]}/cmdline").read_text().split("\0")[:-1]
+                return f"process {fields[4]} ({' '.join([Path(word).name for word in words[:2]] + words[2:])})"
+    except (OSError, ValueError, IndexError):
+        pass
+    return "another process"
 
 
 def _lives(pid: int) -> bool:

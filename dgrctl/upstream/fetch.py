@@ -53,11 +53,17 @@ def fetch(layout: Layout, *, transport: str | None = None, source: Path | None =
     """
     manifest = load_manifest(layout)
     attempts = _attempts(manifest, transport, source)
+    there = FetchResult(manifest.commit, manifest.tree, None, changed=False)
+    if not force:
+        # Together with others who only read, such as a build that takes minutes.
+        with state_lock(layout, LOCK, shared=True):
+            if _is_there(layout, manifest):
+                return there
     with state_lock(layout, LOCK):
         _sweep(layout)
-        if not force and layout.pristine.exists() and not _is_former_pin(layout, manifest):
-            _verify(layout.pristine, manifest)
-            return FetchResult(manifest.commit, manifest.tree, None, changed=False)
+        # Another process may have brought it in between.
+        if not force and _is_there(layout, manifest):
+            return there
         name = _try_all(layout, manifest, attempts)
         return FetchResult(manifest.commit, manifest.tree, name, changed=True)
 
@@ -81,6 +87,14 @@ def verify_pristine_locked(layout: Layout, manifest: UpstreamManifest) -> None:
     if _is_former_pin(layout, manifest):
         raise FetchError("the fetched commit is not the pin any more", where=str(layout.pristine), remedy="dgrctl fetch")
     _verify(layout.pristine, manifest)
+
+
+def _is_there(layout: Layout, manifest: UpstreamManifest) -> bool:
+    """Whether the pin is there, proven; False if nothing is, or a former pin. Raises IntegrityError if it was changed."""
+    if not layout.pristine.exists() or _is_former_pin(layout, manifest):
+        return False
+    _verify(layout.pristine, manifest)
+    return True
 
 
 def _attempts(manifest: UpstreamManifest, name: str | None, source: Path | None) -> dict[str, Transport | Path]:

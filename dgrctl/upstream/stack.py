@@ -19,7 +19,7 @@ from dgrctl.upstream import fetch
 from dgrctl.upstream.commits import Tip, commit_patches, read_commits
 from dgrctl.upstream.manifest import UpstreamManifest, load_manifest
 from dgrctl.upstream.patchfile import Patch
-from dgrctl.upstream.replace import recover
+from dgrctl.upstream.replace import recover, replacement_pending
 from dgrctl.upstream.series import LOCK_NAME, Lines, Series, load_lock, load_series
 from dgrctl.upstream.workspace import NewWorkspace, WorkspaceState, inspect, move_head, open_workspace, sweep
 from dgrctl.upstream.worktree import differences, name_some, snapshot
@@ -98,6 +98,8 @@ def apply(layout: Layout, *, force: bool = False) -> PatchStatus:
             workspace holds commits that no patch holds.
         StorageError: the disk is full or read-only.
     """
+    if not force and (there := _applied_already(layout)) is not None:
+        return there
     with workspace_locked(layout) as manifest:
         series = load_series(layout, manifest)
         if not force:
@@ -110,6 +112,18 @@ def apply(layout: Layout, *, force: bool = False) -> PatchStatus:
                 return _adopt(layout, series, state)
         _build(layout, manifest, series)
         return _status(series, _as_locked(series), [], changed=True)
+
+
+def _applied_already(layout: Layout) -> PatchStatus | None:
+    """The status if there is nothing to do: looked up together with others who only read, such as a build that takes minutes."""
+    manifest = load_manifest(layout)
+    with state_lock(layout, LOCK, shared=True):
+        if replacement_pending(layout.patches):
+            return None
+        series = load_series(layout, manifest)
+        state = inspect(layout)
+        result = _status(series, state, [])
+        return result if result.applied else None
 
 
 def verify_workspace(layout: Layout) -> PatchStatus:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from upstream_checkout import Checkout, Stage
 
+from dgrctl.statelock import state_lock
 from dgrctl.upstream.stack import verify_workspace
 
 
@@ -93,3 +94,26 @@ def test_status_waits_for_an_apply_under_way(tmp_path: Path) -> None:
         output, errors = second.communicate()
     assert second.returncode == 0, errors
     assert '"applied": true' in output
+
+
+@pytest.mark.parametrize("arguments", [("fetch",), ("patch",), ("patch", "status")])
+def test_nothing_to_do_waits_for_no_reader(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    """A build reads source and workspace for minutes, and shares the locks meanwhile."""
+    checkout = Checkout(tmp_path, "stacked")
+    with state_lock(checkout.layout, "upstream", shared=True), state_lock(checkout.layout, "workspace", shared=True):
+        done = checkout.run(*arguments)
+    assert done.returncode == 0, done.stderr
+    assert "waiting" not in done.stderr
+
+
+def test_what_would_change_a_source_waits_for_its_reader(tmp_path: Path) -> None:
+    checkout = Checkout(tmp_path, "stacked")
+    with contextlib.ExitStack() as reader:
+        reader.enter_context(state_lock(checkout.layout, "workspace", shared=True))
+        with start(checkout, "patch", "apply", "--force") as second:
+            assert second.stderr is not None
+            assert "waiting for process" in second.stderr.readline()
+            assert verify_workspace(checkout.layout).applied
+            reader.close()
+            _, errors = second.communicate()
+    assert second.returncode == 0, errors

@@ -19,7 +19,7 @@ import subprocess, sys
 from pathlib import Path
 from dgrctl.layout import Layout
 from dgrctl.statelock import state_lock
-with state_lock(Layout(Path(sys.argv[1])), "build-cpu") as descriptor:
+with state_lock(Layout(Path(sys.argv[1])), "build-cpu", shared=sys.argv[2] == "shared") as descriptor:
     if sys.argv[2] == "with-child":
         # Ends when its standard input does, which this test's own process holds.
         subprocess.Popen(["cat"], pass_fds=(descriptor,))
@@ -85,6 +85,16 @@ def test_the_child_of_a_killed_holder_holds_on(tmp_path: Path) -> None:
         holder.stdin.close()  # and with it the child's standard input
         thread.join()
     assert "left running" in said[0]
+
+
+@pytest.mark.skipif(not Path("/proc/locks").exists(), reason="without /proc/locks nobody can tell who shares a lock")
+def test_a_writer_is_told_of_a_reader(tmp_path: Path) -> None:
+    with _holder(tmp_path, "shared") as holder:
+        thread, waits, said = _acquire(Layout(tmp_path))
+        assert waits.wait(60)
+        holder.communicate(b"")
+        thread.join()
+    assert f"waiting for process {holder.pid} (python" in said[0]
 
 
 def test_readers_share(tmp_path: Path) -> None:
