@@ -120,7 +120,8 @@ def run_git(
         _end_group(process)
     if process.returncode in accepted:
         return output
-    tail = "\n".join(messages.decode("utf-8", "replace").splitlines()[-8:])
+    # fsck tells what it found on stdout.
+    tail = "\n".join((messages or output).decode("utf-8", "replace").splitlines()[-8:])
     if "No space left on device" in tail or "Disk quota exceeded" in tail or _is_full(cwd):
         raise StorageError(
             "the disk is full", where=str(cwd) if cwd else shown, detail=tail, remedy="free space and run the same command again"

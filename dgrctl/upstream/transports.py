@@ -5,6 +5,7 @@ All of them work in a folder that the caller made and throws away, and raise Fet
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 from dgrctl.errors import DgrError, FetchError
@@ -79,10 +80,20 @@ def _check_out(repository: Repository, manifest: UpstreamManifest) -> None:
     if repository.resolve(f"{manifest.commit}^{{commit}}") is None:
         raise FetchError(f"it does not hold commit {manifest.commit}")
     pin_attributes(repository)
+    _cut_missing_history(repository, manifest.commit)
     repository.run("checkout", "--quiet", "--detach", manifest.commit)
     # What is kept is the pin alone; a clone with history can carry thousands of tags.
     deletions = repository.run("for-each-ref", "--format=delete %(refname)")
     repository.run("update-ref", "--stdin", stdin=deletions)
+
+
+def _cut_missing_history(repository: Repository, commit: str) -> None:
+    """Marks the pin as the oldest commit if older ones are missing: a bundle made from a shallow clone does not say so itself."""
+    with contextlib.suppress(FetchError):
+        repository.run("rev-list", "--quiet", commit)
+        return
+    with storage_errors(repository.folder):
+        (repository.folder / ".git" / "shallow").write_text(f"{commit}\n", encoding="ascii")
 
 
 def pin_attributes(repository: Repository) -> None:

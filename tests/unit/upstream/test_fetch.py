@@ -52,6 +52,11 @@ def _shallow(checkout: Checkout, target: Path) -> None:
     run_git("clone", "--quiet", "--depth=1", f"file://{checkout.upstream.folder}", str(target), raises=DgrError)
 
 
+def _bundle_of_shallow(checkout: Checkout, target: Path) -> None:
+    _shallow(checkout, target.with_name("shallow"))
+    run_git("-C", str(target.with_name("shallow")), "bundle", "create", str(target), "HEAD", raises=DgrError)
+
+
 def _detached(checkout: Checkout, target: Path) -> None:
     """The pin is on no branch."""
     shutil.copytree(checkout.upstream.folder, target, symlinks=True)
@@ -88,7 +93,9 @@ def _of_another_user(checkout: Checkout, target: Path) -> None:
         os.chown(path, 12345, 12345, follow_symlinks=False)
 
 
-@pytest.mark.parametrize("make", [_bundle, _bare, _shallow, _detached, _dirty, _many_refs, _hooked, _of_another_user])
+@pytest.mark.parametrize(
+    "make", [_bundle, _bundle_of_shallow, _bare, _shallow, _detached, _dirty, _many_refs, _hooked, _of_another_user]
+)
 def test_bundle_or_clone_of_the_user(checkout: Checkout, tmp_path: Path, make: Callable[[Checkout, Path], None]) -> None:
     source = tmp_path / "source with space"
     make(checkout, source)
