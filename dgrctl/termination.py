@@ -11,13 +11,17 @@ from types import FrameType
 
 @contextlib.contextmanager
 def orderly_termination() -> Iterator[None]:
-    """Turns the two signals into SystemExit with the exit code that shells use, for the block.
+    """Turns the first of the two signals into SystemExit with the exit code that shells use, for the block.
 
-    A signal that somebody ignores (nohup) or handles already stays as it is; outside the main thread nothing changes.
+    Further ones change nothing: timeout(1) and closing terminals send several at once, and one that broke into the clean-up
+    could leave it waiting for a lock of its own. A signal that somebody ignores (nohup) or handles already stays as it is;
+    outside the main thread nothing changes.
     """
 
     def end(number: int, frame: FrameType | None) -> None:
         del frame
+        for each in taken:
+            signal.signal(each, signal.SIG_IGN)
         raise SystemExit(128 + number)
 
     if threading.current_thread() is not threading.main_thread():

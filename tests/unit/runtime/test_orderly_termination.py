@@ -22,6 +22,9 @@ with orderly_termination():
         sys.stdin.read()
         print("to the end", flush=True)
     finally:
+        if "linger" in sys.argv:
+            print("cleaning up", flush=True)
+            sys.stdin.read()
         print("cleaned up", flush=True)
 """
 
@@ -40,6 +43,18 @@ def test_it_cleans_up_first(number: signal.Signals, code: int) -> None:
         assert process.stdout is not None
         assert process.stdout.read() == b"cleaned up\n"
         assert process.wait() == code
+
+
+def test_further_signals_do_not_break_into_the_clean_up() -> None:
+    with start("linger") as process:
+        assert process.stdout is not None
+        process.send_signal(signal.SIGTERM)
+        assert process.stdout.readline() == b"cleaning up\n"
+        process.send_signal(signal.SIGTERM)
+        process.send_signal(signal.SIGHUP)
+        out, _ = process.communicate(b"")
+        assert out == b"cleaned up\n"
+        assert process.returncode == 143
 
 
 def test_a_signal_that_is_ignored_stays_ignored() -> None:
