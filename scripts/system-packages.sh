@@ -46,7 +46,7 @@ fi
 echo "Installing system packages: ${packages[*]} …" >&2
 "${as_root[@]}" apt-get --quiet --quiet update >&2
 "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
-  apt-get --quiet --quiet install --yes --no-install-recommends "${packages[@]}" >&2
+  apt-get --quiet --quiet --option Dpkg::Use-Pty=0 install --yes --no-install-recommends "${packages[@]}" >&2
 
 missing=$(missing_packages)
 [ -z "$missing" ] || { echo "error: still missing after the installation: ${missing//$'\n'/ }" >&2; exit 1; }
