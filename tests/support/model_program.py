@@ -62,7 +62,7 @@ def _arm(happen: Callable[[], None], step: str) -> None:
 
 if __name__ == "__main__":
     # The other groups are not needed here, and loading them would take most of the time.
-    command_line.GROUPS = ("model",)
+    command_line.GROUPS = ("fetch", "patch", "build", "model")
     if sys.argv[1] == "burst":
         resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), resource.RLIM_INFINITY))
         signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
