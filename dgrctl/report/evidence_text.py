@@ -54,9 +54,10 @@ def _print_certification(certification: Certification) -> None:
         "recipe": f"{certification.recipe.name}, wire {certification.recipe.wire}, ranges {_ranges(certification)}",
         "model": certification.model.id,
         "lock": f"{certification.lock.id}.v{certification.lock.version}",
-        "logits": f"{totals.logits_differing} of {totals.logits_compared} differ, by up to {totals.max_abs_difference}",
-        "boundary": f"{totals.boundary_values_differing} of {totals.boundary_values_compared} values differ, "
-        f"by up to {totals.boundary_max_abs_difference}",
+        "logits": _differing(totals.logits_compared, totals.logits_differing, totals.max_abs_difference),
+        "boundary": _differing(
+            totals.boundary_values_compared, totals.boundary_values_differing, totals.boundary_max_abs_difference
+        ),
         "tokens": f"{totals.tokens_differing} of {totals.tokens_compared} differ",
         "prefill": f"{speed.prefill.ratio} of the whole's speed ({speed.prefill.low} to {speed.prefill.high}), "
         f"at least {speed.min_ratio_prefill} demanded",
@@ -68,6 +69,10 @@ def _print_certification(certification: Certification) -> None:
         print(f"{name:10} {value}")
     for reason in certification.reasons:
         print(f"because    {reason}")
+
+
+def _differing(compared: int, differing: int, difference: str) -> str:
+    return f"{differing} of {compared} differ" + (f", by up to {difference}" if differing else "")
 
 
 def _ranges(certification: Certification) -> str:
