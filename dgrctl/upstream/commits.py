@@ -30,7 +30,8 @@ _IDENTITY = {
 }
 
 
-_SCRATCH = "dgr-index."
+# The folder, in the git folder, of the temporary index.
+SCRATCH = "dgr-index."
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ def commit_patches(repository: Repository, pin: str, patches: Sequence[tuple[str
     tip = Tip(pin, repository.text("rev-parse", f"{pin}^{{tree}}"))
     with (
         storage_errors(repository.folder),
-        tempfile.TemporaryDirectory(prefix=_SCRATCH, dir=repository.folder / ".git") as folder,
+        tempfile.TemporaryDirectory(prefix=SCRATCH, dir=repository.folder / ".git") as folder,
     ):
         index = {"GIT_INDEX_FILE": str(Path(folder) / "index")}
         repository.run("read-tree", pin, environment=index)

@@ -57,10 +57,11 @@ def fetch(layout: Layout, *, transport: str | None = None, source: Path | None =
     if not force:
         # Together with others who only read, such as a build that takes minutes.
         with state_lock(layout, LOCK, shared=True):
-            if _is_there(layout, manifest):
+            if _is_there(layout, manifest) and not _leftovers(layout):
                 return there
     with state_lock(layout, LOCK):
-        _sweep(layout)
+        for leftover in _leftovers(layout):
+            shutil.rmtree(leftover, ignore_errors=True)
         # Another process may have brought it in between.
         if not force and _is_there(layout, manifest):
             return there
@@ -213,7 +214,6 @@ def _install(clone: Path, target: Path) -> None:
         clone.rename(target)
 
 
-def _sweep(layout: Layout) -> None:
-    """Removes what killed runs left. A git that outlived its dgrctl may still be writing there; the next run gets the rest."""
-    for leftover in layout.pristine.parent.glob(f".{layout.pristine.name}.*"):
-        shutil.rmtree(leftover, ignore_errors=True)
+def _leftovers(layout: Layout) -> list[Path]:
+    """What killed runs left. A git that outlived its dgrctl may still be writing there; what it adds goes with a later run."""
+    return list(layout.pristine.parent.glob(f".{layout.pristine.name}.*"))

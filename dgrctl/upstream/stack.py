@@ -21,7 +21,7 @@ from dgrctl.upstream.manifest import UpstreamManifest, load_manifest
 from dgrctl.upstream.patchfile import Patch
 from dgrctl.upstream.replace import recover, replacement_pending
 from dgrctl.upstream.series import LOCK_NAME, Lines, Series, load_lock, load_series
-from dgrctl.upstream.workspace import NewWorkspace, WorkspaceState, inspect, move_head, open_workspace, sweep
+from dgrctl.upstream.workspace import NewWorkspace, WorkspaceState, inspect, leftovers, move_head, open_workspace, sweep
 from dgrctl.upstream.worktree import differences, name_some, snapshot
 
 LOCK = "workspace"
@@ -118,7 +118,7 @@ def _applied_already(layout: Layout) -> PatchStatus | None:
     """The status if there is nothing to do: looked up together with others who only read, such as a build that takes minutes."""
     manifest = load_manifest(layout)
     with state_lock(layout, LOCK, shared=True):
-        if replacement_pending(layout.patches):
+        if replacement_pending(layout.patches) or leftovers(layout):
             return None
         series = load_series(layout, manifest)
         state = inspect(layout)

@@ -17,7 +17,7 @@ from pathlib import Path
 from dgrctl.errors import PatchError
 from dgrctl.files import storage_errors
 from dgrctl.layout import Layout
-from dgrctl.upstream.commits import Tip, commit_patches
+from dgrctl.upstream.commits import SCRATCH, Tip, commit_patches
 from dgrctl.upstream.git import Repository
 from dgrctl.upstream.patchfile import AUTHOR_EMAIL, AUTHOR_NAME, Patch
 from dgrctl.upstream.transports import clone_unchecked, pin_attributes
@@ -100,9 +100,15 @@ def move_head(layout: Layout, state: WorkspaceState, head: str) -> None:
         repository.run("update-ref", APPLIED, head)
 
 
+def leftovers(layout: Layout) -> list[Path]:
+    """What killed runs left beside the workspace, and in its git folder."""
+    beside = layout.workspace.parent.glob(f".{layout.workspace.name}.*")
+    return [*beside, *(layout.workspace / ".git").glob(f"{SCRATCH}*")]
+
+
 def sweep(layout: Layout) -> None:
-    """Removes what killed runs left beside the workspace. Only for the holder of the lock "workspace"."""
-    for leftover in layout.workspace.parent.glob(f".{layout.workspace.name}.*"):
+    """Removes what killed runs left. Only for the holder of the lock "workspace"."""
+    for leftover in leftovers(layout):
         shutil.rmtree(leftover, ignore_errors=True)
 
 

@@ -33,9 +33,9 @@ def kill_at_one_step_after_the_other(checkout: Checkout, *arguments: str) -> int
 
 
 def leftovers(checkout: Checkout) -> list[Path]:
-    """What a killed run left; the next run that has something to do sweeps it."""
+    """What a killed run left; the next run sweeps it, even if it has nothing else to do."""
     state = checkout.layout.state
-    return [path for name in ("upstream", "workspace") for path in (state / name).glob(".*")]
+    return [path for pattern in ("upstream/.*", "workspace/.*", "workspace/*/.git/dgr-*") for path in state.glob(pattern)]
 
 
 def test_fetch(tmp_path: Path) -> None:
@@ -50,6 +50,18 @@ def test_fetch_that_replaces(tmp_path: Path) -> None:
     (checkout.layout.pristine / "README.md").write_text("changed")
     assert kill_at_one_step_after_the_other(checkout, "fetch", "--force") > 10
     verify_pristine(checkout.layout)
+    assert leftovers(checkout) == []
+
+
+@pytest.mark.parametrize("arguments", [("fetch",), ("patch", "apply")])
+def test_leftovers_go_even_if_nothing_else_is_to_do(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    """The run was killed when all was in place but what it replaced."""
+    checkout = Checkout(tmp_path, "stacked")
+    killed = checkout.run(*arguments, "--force", step="os.rmdir:")
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    assert leftovers(checkout) != []
+    done = checkout.run(*arguments)
+    assert "nothing to do" in done.stderr
     assert leftovers(checkout) == []
 
 
