@@ -39,7 +39,7 @@ certify: ## everything from nothing to the signed lane matrix, on the CPU lane
 	$(DGRCTL) model pull $(MODEL)
 	$(DGRCTL) keys init
 	$(DGRCTL) certify --lane cpu --recipe $(RECIPE)
-	$(DGRCTL) matrix
+	$(DGRCTL) matrix --write
 
 test: lint ## all tests, C++ and Python; needs what `make certify` made
 	$(BIN)/python -m pytest
