@@ -69,7 +69,8 @@ absl::Status Run(int argc, char** argv) {
   dgr::StageCore core(*std::move(engine), MakeConfig(*options, shape, *wire));
   dgr::WorkerService worker(core);
   dgr::StageService stage(core);
-  absl::StatusOr<std::unique_ptr<dgr::Server>> server = dgr::Server::Start(options->listen, {&worker, &stage});
+  absl::StatusOr<std::unique_ptr<dgr::Server>> server = dgr::Server::Start(
+      options->listen, {{dgr::v1::Worker::service_full_name(), &worker}, {dgr::v1::Stage::service_full_name(), &stage}});
   if (!server.ok()) return server.status();
   dgr::Log(absl::StrCat("stage [", shape.range.begin, ", ", shape.range.end, ") of ", shape.layer_count, " layers of ",
                         shape.architecture, " on ", (*server)->address()));

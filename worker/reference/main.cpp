@@ -17,7 +17,8 @@ absl::Status Run(int argc, char** argv) {
   absl::StatusOr<std::unique_ptr<dgr::WholeModel>> whole = dgr::WholeModel::Load(options->engine);
   if (!whole.ok()) return whole.status();
   dgr::ReferenceService service(**whole, dgr::ExecutionDocument(*options, dgr::Architecture((*whole)->model())));
-  absl::StatusOr<std::unique_ptr<dgr::Server>> server = dgr::Server::Start(options->listen, {&service});
+  absl::StatusOr<std::unique_ptr<dgr::Server>> server =
+      dgr::Server::Start(options->listen, {{dgr::v1::Reference::service_full_name(), &service}});
   if (!server.ok()) return server.status();
   dgr::Log(absl::StrCat("reference of ", (*whole)->layer_count(), " layers on ", (*server)->address()));
   (*server)->ServeUntilStopped([] {});

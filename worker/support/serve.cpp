@@ -48,7 +48,7 @@ void BlockStopSignals() {
   signal(SIGPIPE, SIG_IGN);
 }
 
-absl::StatusOr<std::unique_ptr<Server>> Server::Start(const std::string& listen, const std::vector<grpc::Service*>& services) {
+absl::StatusOr<std::unique_ptr<Server>> Server::Start(const std::string& listen, const std::vector<NamedService>& services) {
   const size_t colon = listen.rfind(':');
   if (colon == std::string::npos || colon == 0) {
     return absl::InvalidArgumentError(absl::StrCat("--listen is '", listen, "'; it must be HOST:PORT"));
@@ -69,7 +69,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const std::string& listen,
   builder.AddChannelArgument("grpc.http2.ping_timeout_ms", 1500);  // newer gRPC goes by this one, a minute by default
   // Only peers with a call under way: an idle client need not read, and must not lose its connection for not answering.
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 0);
-  for (grpc::Service* service : services) builder.RegisterService(service);
+  for (const auto& [name, service] : services) builder.RegisterService(service);
 
   auto server = std::make_unique<Server>();
   server->server_ = builder.BuildAndStart();
@@ -80,6 +80,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const std::string& listen,
   server->address_ = absl::StrCat(listen.substr(0, colon), ":", port);
   if (grpc::HealthCheckServiceInterface* health = server->server_->GetHealthCheckService()) {
     health->SetServingStatus(true);
+    for (const auto& [name, service] : services) health->SetServingStatus(name, true);
   }
   return server;
 }

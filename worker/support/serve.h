@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <grpcpp/grpcpp.h>
@@ -21,9 +22,12 @@ inline constexpr int kGracefulSeconds = 1;
 
 class Server {
  public:
+  // A service and the name that the health service knows it by.
+  using NamedService = std::pair<const char*, grpc::Service*>;
+
   // Binds `listen` and serves. UNAVAILABLE: the port is taken or not ours to bind.
   // Call BlockStopSignals first, on the main thread, before any thread starts.
-  static absl::StatusOr<std::unique_ptr<Server>> Start(const std::string& listen, const std::vector<grpc::Service*>& services);
+  static absl::StatusOr<std::unique_ptr<Server>> Start(const std::string& listen, const std::vector<NamedService>& services);
 
   const std::string& address() const { return address_; }
 
