@@ -35,6 +35,14 @@ _LAST_WORDS_SECONDS = 1.0
 # Variables that would change what the programs compute or whom they talk to.
 _SCRUBBED = ("GRPC_", "GGML_", "LLAMA_", "OMP_")
 _PROXIES = {"http_proxy", "https_proxy", "grpc_proxy", "all_proxy"}
+# What a program's reason not to serve means here, and what to do where it does not say.
+_REFUSALS: dict[str, tuple[type[DgrError], str]] = {
+    "INVALID_ARGUMENT": (InputError, "correct the recipe, or use another model"),
+    "FAILED_PRECONDITION": (InputError, "correct the recipe, or use another model"),
+    "NOT_FOUND": (InputError, "pull the model again: dgrctl model pull"),
+    "RESOURCE_EXHAUSTED": (AdmissionError, "lower sessions or context in the recipe, or give the stage fewer layers"),
+    "UNAVAILABLE": (StageError, "choose another port, or 0 for any; ss -ltnp shows who listens"),
+}
 
 
 class ServedProcess:
@@ -254,14 +262,13 @@ class ServedProcess:
         )
 
     def _refusal(self, message: Refused) -> DgrError:
-        kinds: dict[str, type[DgrError]] = {
-            "INVALID_ARGUMENT": InputError,
-            "FAILED_PRECONDITION": InputError,
-            "NOT_FOUND": InputError,
-            "RESOURCE_EXHAUSTED": AdmissionError,
-        }
-        kind = kinds.get(message.code, StageError)
-        return kind(f"{self.title} refuses to start: {message.message}", where=self.where, remedy=message.remedy)
+        kind, remedy = _REFUSALS.get(message.code, (StageError, "read its log, then run the command again"))
+        return kind(
+            f"{self.title} refuses to start: {message.message}",
+            where=self.where,
+            remedy=message.remedy or remedy,
+            detail=tail(self.log),
+        )
 
 
 def await_ready(processes: Sequence[ServedProcess], timeout: float) -> None:
