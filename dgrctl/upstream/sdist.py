@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sys
+import shutil
 import tarfile
 from pathlib import Path, PurePosixPath
 
-from dgrctl.errors import FetchError, ToolchainError
+from dgrctl.errors import FetchError
 from dgrctl.files import storage_errors
 from dgrctl.layout import Layout
 from dgrctl.pip import PinnedPackage, obtain
@@ -38,28 +38,26 @@ def download_sdist(layout: Layout, transport: SdistTransport) -> Path:
 def extract_git_directory(package: Path, git_dir: str, target: Path) -> None:
     """Unpacks the git directory at ``git_dir`` (below the package's top folder) to ``target``, and nothing else.
 
-    Links, devices, absolute names and names with ".." are refused (tarfile's data filter), configuration and hooks left out.
+    Only regular files are written, each for the first time and under a name that leads nowhere else; links and devices,
+    configuration and hooks are left out. (tarfile's own filters are missing from the Python of Debian 12.)
 
     Raises:
         FetchError: no such directory in the package, or the package is damaged.
-        ToolchainError: this Python's tarfile has no filters.
         StorageError: the disk is full.
     """
-    if not hasattr(tarfile, "data_filter"):
-        raise ToolchainError(
-            "this Python cannot unpack archives safely", where=sys.executable, remedy="use Python 3.11.4 or newer"
-        )
-    found = 0
     try:
         with storage_errors(target), tarfile.open(package, "r:gz") as archive:
             target.mkdir(parents=True)
             for member in archive:
                 name = _below(member.name, git_dir)
-                if name is None or not (member.isfile() or member.isdir()):
+                content = archive.extractfile(member) if name is not None and member.isfile() else None
+                if name is None or content is None:
                     continue
-                archive.extract(member.replace(name=name, deep=False), target, filter="data")
-                found += 1
-    except (tarfile.TarError, EOFError, ValueError) as error:
+                path = target / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                with content, path.open("xb") as file:
+                    shutil.copyfileobj(content, file)
+    except (tarfile.TarError, EOFError, ValueError, FileExistsError, NotADirectoryError) as error:
         raise FetchError(f"the package cannot be unpacked: {error}", where=str(package)) from error
     if not (target / "objects").is_dir() or not (target / "HEAD").is_file():
         raise FetchError(f"the package holds no git directory at {git_dir}", where=str(package))
@@ -67,10 +65,16 @@ def extract_git_directory(package: Path, git_dir: str, target: Path) -> None:
 
 
 def _below(name: str, git_dir: str) -> str | None:
-    """The wanted member's path below ``git_dir``, or None for any other member."""
+    """The wanted member's path below ``git_dir``, or None for any other member.
+
+    Raises:
+        ValueError: it is a path that leads out of there.
+    """
     parts = PurePosixPath(name).parts[1:]
     prefix = PurePosixPath(git_dir).parts
     if parts[: len(prefix)] != prefix:
         return None
+    if ".." in parts:
+        raise ValueError(f"{name} leads out of its folder")
     rest = "/".join(parts[len(prefix) :])
     return rest if any(rest == wanted or rest.startswith(wanted) for wanted in _WANTED) else None

@@ -97,6 +97,13 @@ def test_nothing_but_the_git_directory_comes_out(checkout: Checkout, tmp_path: P
     assert not [path for path in target.rglob("*") if path.is_symlink() or path.is_fifo()]
 
 
+@pytest.mark.parametrize("name", ["HEAD", "HEAD/below"])
+def test_a_member_in_the_place_of_another_is_refused(checkout: Checkout, tmp_path: Path, name: str) -> None:
+    package = write_package(tmp_path / "index", checkout.upstream.folder, [_member(f"top/{GIT_DIR}/{name}")])
+    with pytest.raises(FetchError, match="cannot be unpacked"):
+        extract_git_directory(package, GIT_DIR, tmp_path / "git")
+
+
 @pytest.mark.parametrize("cut", [0, 10, 1000, 5000])
 def test_truncated_package_is_refused(checkout: Checkout, tmp_path: Path, cut: int) -> None:
     package = write_package(tmp_path / "index", checkout.upstream.folder)
