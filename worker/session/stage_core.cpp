@@ -251,8 +251,9 @@ void StageCore::SendLogits(const Session& session, const Chunk& chunk, absl::Spa
   }
 }
 
-void StageCore::Close(const v1::SessionKey& key) {
-  if (const std::shared_ptr<Session> session = sessions_.Find(key)) End(session);
+void StageCore::Close(const v1::SessionKey& key, const ErrorSink& from) {
+  const std::shared_ptr<Session> session = sessions_.Find(key);
+  if (session && session->upstream.get() == &from) End(session);
 }
 
 void StageCore::CloseAllFrom(const ErrorSink* upstream) {

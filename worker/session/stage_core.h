@@ -51,7 +51,8 @@ class StageCore {
   void Submit(const std::shared_ptr<Session>& session, Chunk chunk);
 
   // Ends a session here and on the stages after. Unknown and stale keys are ignored: closing twice is no mistake.
-  void Close(const v1::SessionKey& key);
+  // Nor does it end a session that was opened by another stream or generation than `from`.
+  void Close(const v1::SessionKey& key, const ErrorSink& from);
   // The stage before went away: ends all that it opened.
   void CloseAllFrom(const ErrorSink* upstream);
 

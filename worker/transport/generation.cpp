@@ -34,7 +34,7 @@ grpc::Status Generation::Run() {
   grpc::Status status = OpenRoute();
   if (status.ok()) status = Prefill();
   if (status.ok()) status = Decode();
-  core_.Close(request_.session());
+  core_.Close(request_.session(), *mailbox_);
   return status;
 }
 

@@ -50,7 +50,7 @@ grpc::Status StageService::Forward(grpc::ServerContext*, ForwardStream* stream) 
         continue;
       }
       case v1::ForwardRequest::kFrame: core_.Frame(request.frame(), *errors); continue;
-      case v1::ForwardRequest::kClose: core_.Close(request.close().session()); continue;
+      case v1::ForwardRequest::kClose: core_.Close(request.close().session(), *errors); continue;
       case v1::ForwardRequest::MESSAGE_NOT_SET: break;
     }
     result = {grpc::StatusCode::INVALID_ARGUMENT, "a ForwardRequest without a message this stage knows"};
