@@ -47,7 +47,9 @@ class FakeHead:
         self.tail = tail
         self.address = address
         self._returns = _Returns()
-        self._server = grpc.server(ThreadPoolExecutor(max_workers=4))
+        # As workers do: their peers ping each other every second.
+        patient = [("grpc.http2.max_ping_strikes", 0), ("grpc.http2.min_ping_interval_without_data_ms", 500)]
+        self._server = grpc.server(ThreadPoolExecutor(max_workers=4), options=patient)
         stage_pb2_grpc.add_StageServicer_to_server(self._returns, self._server)
         self.own_address = "127.0.0.1:{}".format(self._server.add_insecure_port("127.0.0.1:0"))
         self._server.start()

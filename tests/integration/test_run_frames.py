@@ -9,20 +9,32 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import grpc
+import msgspec
 import pytest
 from dgr.v1 import common_pb2, stage_pb2
 from fake_head import PATIENCE, FakeHead
 
+from dgrctl.errors import InputError
 from dgrctl.runtime.answer import collect
 
 if TYPE_CHECKING:
+    from dgrctl.recipes.recipe import Recipe
     from dgrctl.runtime.route import LocalRoute
 
 QUESTION = "Explain why the sky is blue."
 TOKENS = 48
+CONTEXT = 512
 
 Greedy = Callable[..., tuple[str, list[int]]]
 Change = Callable[[FakeHead, common_pb2.SessionKey], stage_pb2.BoundaryFrame]
+
+
+@pytest.fixture(scope="module")
+def route(open_route: Callable[..., LocalRoute], recipe: Recipe) -> Iterator[LocalRoute]:
+    """With room for the sessions of earlier tests, which end a moment after their streams."""
+    execution = msgspec.structs.replace(recipe.execution, sessions=16, context=CONTEXT)
+    with open_route(msgspec.structs.replace(recipe, execution=execution)) as running:
+        yield running
 
 
 @pytest.fixture
@@ -259,7 +271,7 @@ BAD_OPENINGS: dict[str, tuple[dict[str, Any], grpc.StatusCode, str]] = {
     "stage_index of another": ({"stage_index": 0}, grpc.StatusCode.FAILED_PRECONDITION, "layers"),
     "stage_index huge": ({"stage_index": 2**32 - 1}, grpc.StatusCode.INVALID_ARGUMENT, "stage_index"),
     "no positions": ({"max_positions": 0}, grpc.StatusCode.INVALID_ARGUMENT, "max_positions"),
-    "too many positions": ({"max_positions": 2**32 - 1}, grpc.StatusCode.RESOURCE_EXHAUSTED, "context = 2048"),
+    "too many positions": ({"max_positions": 2**32 - 1}, grpc.StatusCode.RESOURCE_EXHAUSTED, f"context = {CONTEXT}"),
     "no compatibility": ({"compatibility": {}}, grpc.StatusCode.FAILED_PRECONDITION, "not compatible"),
 }
 
@@ -303,6 +315,17 @@ def test_a_head_that_cannot_be_reached_back_is_told(head: FakeHead) -> None:
     refusal = head.refusal()
     assert refusal.error.code == grpc.StatusCode.UNAVAILABLE.value[0]
     assert "127.0.0.1:1" in refusal.error.message
+
+
+def test_a_generation_under_a_key_in_use_is_refused_and_the_first_goes_on(route: LocalRoute, greedy: Greedy) -> None:
+    session = common_pb2.SessionKey(route_session_id="in-use", route_epoch=1)
+    prompt = common_pb2.Prompt(text=QUESTION, chat_template=True)
+    first = route.generate(prompt, max_tokens=12, session=session)
+    assert next(first).HasField("accepted")
+    with pytest.raises(InputError, match="stale"):
+        list(route.generate(prompt, max_tokens=12, session=session))
+    pieces = b"".join(response.token.piece for response in first if response.HasField("token"))
+    assert pieces.decode() == greedy(QUESTION, 12)[0]
 
 
 def test_an_unknown_message_ends_the_stream_and_only_it(head: FakeHead, route: LocalRoute) -> None:
