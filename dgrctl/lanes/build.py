@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from dgrctl.errors import BuildError, InputError, IntegrityError, ToolchainError
+from dgrctl.errors import BuildError, InputError, IntegrityError, ToolchainError, UsageError
 from dgrctl.files import sha256_file
 from dgrctl.lanes import cpu
 from dgrctl.lanes.device import unavailable_reason
@@ -66,8 +66,8 @@ def build(
     """
     with _at_work(layout, lane, isa, jobs) as bench:
         sources = _proven_sources(layout, roles)
-        old = _old_record(layout, lane, sources, bench, force=force)
-        binaries = dict(old.binaries) if old is not None else {}
+        record = _standing(layout, lane, sources, bench, less=roles if force else ())
+        binaries = dict(record.binaries) if record is not None else {}
         built = []
         for role in roles:
             wanted = plan(layout, role, lane=lane, isa=bench.isa, sources=sources, tools=bench.tools)
@@ -85,10 +85,8 @@ def build(
                 )
             # Recorded one by one: a kill between the two keeps the first.
             record = _record(layout, bench, sources, binaries)
-        if not built:
-            if old is None:
-                raise BuildError("nothing was asked to be built", where="--role", remedy=f"name one of {', '.join(ROLES)}")
-            return BuildResult(old, ())
+        if record is None:
+            raise UsageError("nothing was asked to be built", where="--role", remedy=f"name one of {', '.join(ROLES)}")
         return BuildResult(record, tuple(built))
 
 
@@ -194,20 +192,21 @@ def _level(lane: str, name: str | None) -> IsaLevel:
     return wanted
 
 
-def _old_record(layout: Layout, lane: str, sources: Sources, bench: Workbench, *, force: bool) -> BuildRecord | None:
-    """The record that stands, less the programs that are not of these trees, tools and level."""
+def _standing(layout: Layout, lane: str, sources: Sources, bench: Workbench, *, less: Sequence[str] = ()) -> BuildRecord | None:
+    """The record that stands, less the programs of the roles ``less`` and those that are not of these trees, tools and level."""
     try:
         record = load_record(layout, lane)
     except InputError:
-        if not force:
+        if not less:
             raise
         return None
-    if record is None or force:
+    if record is None:
         return None
     keep = {
         program: binary
         for role, program in PROGRAMS.items()
-        if (binary := record.binaries.get(program)) is not None
+        if role not in less
+        and (binary := record.binaries.get(program)) is not None
         and binary.configuration == plan(layout, role, lane=lane, isa=bench.isa, sources=sources, tools=bench.tools).configuration
     }
     return msgspec.structs.replace(record, binaries=keep) if keep else None

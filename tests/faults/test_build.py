@@ -150,7 +150,9 @@ def test_one_role_alone(tmp_path: Path) -> None:
     with pytest.raises(BuildError, match="was not built yet"):
         verified_build(checkout.layout, "cpu")
     assert checkout.build().built == ("dgr-worker",)
-    verified_build(checkout.layout, "cpu")
+    before = verified_build(checkout.layout, "cpu").binaries["dgr-reference"]
+    assert checkout.build("worker", force=True).built == ("dgr-worker",)
+    assert verified_build(checkout.layout, "cpu").binaries["dgr-reference"] == before
 
 
 def test_nothing_built_says_how(tmp_path: Path) -> None:
