@@ -64,8 +64,8 @@ deps: ## system packages that are missing: installed as root or with sudo, else 
 
 venv: $(VENV)/.installed $(VENV)/.wire ## virtual environment with dgrctl in .dgr/venv
 
-# A moved checkout must not go on with an environment that points to its old place.
-ifneq ($(shell cat $(VENV)/.installed 2>/dev/null),$(CURDIR))
+# A moved checkout must not go on with an environment that points to its old place, nor any with an interpreter that is gone.
+ifneq ($(shell $(BIN)/python -c '' 2>/dev/null && cat $(VENV)/.installed 2>/dev/null),$(CURDIR))
 $(VENV)/.packages $(VENV)/.installed: FORCE
 endif
 

@@ -31,6 +31,8 @@ _SHAPING_TOOLS = ("c++", "cc", "cmake", "protoc", "absl_status", "grpc++", "prot
 # built from what is stated by dgrctl, and the compiler's cache serves both trees.
 _LIBRARY_ONLY = {
     "CMAKE_BUILD_TYPE": "Release",
+    # CMake from 3.28 on would look for C++ modules in each file, and for that give up upstream's unity build.
+    "CMAKE_CXX_SCAN_FOR_MODULES": "OFF",
     "BUILD_SHARED_LIBS": "OFF",
     "GGML_BACKEND_DL": "OFF",
     "GGML_CCACHE": "OFF",
