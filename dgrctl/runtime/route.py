@@ -33,8 +33,8 @@ from dgrctl.runtime.watch import DeathWatch
 
 READY_SECONDS = 600.0
 GRACE_SECONDS = 3.0
-# After a failure there is nothing to finish.
-_GRACE_AFTER_FAILURE_SECONDS = 0.5
+# After a failure there is nothing to finish, and somebody waits for the report.
+_GRACE_AFTER_FAILURE_SECONDS = 0.1
 
 
 def new_session() -> common_pb2.SessionKey:

@@ -83,4 +83,5 @@ def test_a_worker_that_is_the_victim_in_the_middle_of_an_answer(dgrctl: Any, mem
                 assert process.wait(PATIENCE) == EXIT_STAGE, report
             assert not [worker for worker in workers if worker.alive]
     assert f"stage 1 (layers {workers[1].layers}) was killed by the out-of-memory killer" in report
-    assert f"{memory_cgroup.counter}: oom_kill rose from 0 to 1" in report
+    # The kernel may take the ballast, too, before the worker's memory has come back.
+    assert f"{memory_cgroup.counter}: oom_kill rose from 0 to" in report
