@@ -29,7 +29,8 @@ from dgrctl.lanes.toolchain import Toolchain
 from dgrctl.layout import Layout
 from dgrctl.report.console import note
 
-# Written last when a folder was configured in full; holds the configuration's digest.
+# Written last when a folder was configured in full; says for what, and under which path: a copied checkout must not go on with
+# build files that name the old one's sources.
 _STAMP = "configured"
 _RECORDED_OPTIONS = ("BUILD_SHARED_LIBS", "CMAKE_BUILD_TYPE", "DGR_", "GGML_", "LLAMA_")
 # Folders of former configurations of one role, lane and ISA that are kept, for going back and forth between patch stacks.
@@ -102,7 +103,8 @@ def build_targets(bench: Workbench, plan: Plan, targets: Sequence[str], *, title
     at = bench.layout.builds / "at" / bench.lane
     tool = Tool(plan.folder / "build.log", build_environment(bench.layout.ccache), bench.held)
     with storage_errors(plan.folder):
-        configured = _is_configured(plan)
+        stamp = f"{plan.configuration} {at}\n".encode()
+        configured = _is_configured(plan, stamp)
         if not configured:
             shutil.rmtree(plan.folder, ignore_errors=True)
         _link(bench.layout, plan, at)
@@ -113,7 +115,7 @@ def build_targets(bench: Workbench, plan: Plan, targets: Sequence[str], *, title
         configure(bench.tools.program("cmake"), at / "source" / "worker", at, definitions, tool=tool)
         # Before minutes of compiling, and because CMake ends well even where a full disk kept it from writing its account.
         _read_proven(bench, plan, tool)
-        write_atomic(plan.folder / _STAMP, f"{plan.configuration}\n".encode())
+        write_atomic(plan.folder / _STAMP, stamp)
     run_ninja(bench.tools.program("ninja"), at, targets, tool=tool, title=title, jobs=bench.jobs)
     return tool
 
@@ -148,10 +150,10 @@ def _local_definitions(bench: Workbench, at: Path) -> dict[str, str]:
     }
 
 
-def _is_configured(plan: Plan) -> bool:
+def _is_configured(plan: Plan, stamp: bytes) -> bool:
     try:
-        return (plan.folder / _STAMP).read_text(encoding="utf-8").strip() == plan.configuration
-    except (OSError, UnicodeDecodeError):
+        return (plan.folder / _STAMP).read_bytes() == stamp
+    except OSError:
         return False
 
 

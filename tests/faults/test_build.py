@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -142,6 +143,17 @@ def test_a_build_of_another_stack_is_refused(built: SmallBuild) -> None:
     with pytest.raises(PatchError):
         verified_build(built.layout, "cpu")
     (built.layout.patches / "0001-x.patch").unlink()
+
+
+def test_a_copied_checkout_builds_its_own_sources(shared: SmallBuild, tmp_path: Path) -> None:
+    """Its build folders still name the old one's, which are there too."""
+    shutil.copytree(shared.layout.root, tmp_path / "checkout", symlinks=True)
+    copy = SmallBuild.at(tmp_path)
+    verified_build(copy.layout, "cpu")
+    copy.write("worker/identity.cpp", 'const char* Identity() { return "copy"; }\n')
+    copy.build("reference")
+    assert copy.output("dgr-reference").startswith("copy ")
+    verified_build(shared.layout, "cpu")
 
 
 def test_one_role_alone(tmp_path: Path) -> None:

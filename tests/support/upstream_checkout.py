@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal, Self, get_args
 
 from dgrctl.errors import DgrError
 from dgrctl.layout import Layout
@@ -65,7 +65,7 @@ class Checkout:
         self.layout = Layout(folder / "checkout")
 
     @classmethod
-    def at(cls, folder: Path) -> Checkout:
+    def at(cls, folder: Path) -> Self:
         """What lies in ``folder`` already."""
         self = cls.__new__(cls)
         self._open(folder)
