@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import queue
+import threading
 from collections.abc import Iterator
 from types import TracebackType
 from typing import Generic, Protocol, Self, TypeVar
@@ -31,6 +33,9 @@ _OPTIONS: list[tuple[str, int]] = [
     ("grpc.http2.max_pings_without_data", 0),
 ]
 
+# Received and not yet taken, per stream.
+_UNREAD_MESSAGES = 16
+
 Message_co = TypeVar("Message_co", covariant=True)
 Message = TypeVar("Message")
 
@@ -43,30 +48,54 @@ class _Call(Protocol[Message_co]):
 
 
 class Stream(Generic[Message]):
-    """A streamed answer. Iterating raises DgrErrors; :meth:`cancel` ends it from any thread; leaving its block cancels it."""
+    """A streamed answer. Iterating raises DgrErrors; :meth:`cancel` ends it from any thread; leaving its block cancels it.
+
+    A thread of its own takes the messages from gRPC and hands them on through queues whose waits are atomic. An interrupt's
+    exception that broke into gRPC's own waiting, which is Python code around locks, could leave one of those locked for ever,
+    and the clean-up waiting for it.
+    """
 
     def __init__(self, call: _Call[Message], title: str, address: str) -> None:
         self._call = call
         self._title = title
         self._address = address
+        self._arrived: queue.SimpleQueue[Message | grpc.RpcError | None] = queue.SimpleQueue()
+        # One for each message that may wait to be taken: gRPC's flow control has to reach the sender.
+        self._places: queue.SimpleQueue[None] = queue.SimpleQueue()
+        for _ in range(_UNREAD_MESSAGES):
+            self._places.put(None)
 
     def __iter__(self) -> Iterator[Message]:
+        threading.Thread(target=self._receive, name=f"stream from {self._address}", daemon=True).start()
         try:
-            yield from self._call
-        except grpc.RpcError as error:
-            raise to_error(Failure.of(error), title=self._title, address=self._address) from error
+            while (message := self._arrived.get()) is not None:
+                if isinstance(message, grpc.RpcError):
+                    raise to_error(Failure.of(message), title=self._title, address=self._address) from message
+                self._places.put(None)
+                yield message
         finally:
-            self._call.cancel()
+            self.cancel()
 
     def cancel(self) -> None:
         """Ends the call; on a route the session is closed on every stage."""
         self._call.cancel()
+        self._places.put(None)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.cancel()
+
+    def _receive(self) -> None:
+        try:
+            for message in self._call:
+                self._places.get()
+                self._arrived.put(message)
+        except grpc.RpcError as error:
+            self._arrived.put(error)
+        finally:
+            self._arrived.put(None)
 
 
 class _Client:
