@@ -12,9 +12,11 @@ from dgrctl.certify.observe import observe
 from dgrctl.certify.parity import Oracle, PromptParity, compare
 from dgrctl.certify.plan import DecodeCall, OutputMode, PromptPlan
 from dgrctl.certify.prompts import Prompt, PromptSet
-from dgrctl.errors import CertificationVoid, InputError
+from dgrctl.errors import AdmissionError, CertificationVoid, InputError
 from dgrctl.runtime.reference import LocalReference
 from dgrctl.runtime.route import Route
+
+_SHORTER = "use a recipe with a larger context, or a lock whose prompts are shorter"
 
 
 class ReferenceOracle(Oracle):
@@ -32,6 +34,7 @@ def tokenize(reference: LocalReference, prompts: PromptSet) -> dict[str, tuple[i
     """Each prompt's tokens by its id, as the reference's tokenizer cuts it.
 
     Raises:
+        InputError: a prompt alone needs more than the reference's context.
         CertificationVoid: the reference does not answer with tokens.
         StageError: it died.
     """
@@ -39,8 +42,13 @@ def tokenize(reference: LocalReference, prompts: PromptSet) -> dict[str, tuple[i
 
 
 def _tokenize(reference: LocalReference, prompt: Prompt) -> tuple[int, ...]:
-    with reference.explained(), reference.client.generate(wire_prompt(prompt), max_tokens=1) as answers:
-        first = next(iter(answers), None)
+    try:
+        with reference.explained(), reference.client.generate(wire_prompt(prompt), max_tokens=1) as answers:
+            first = next(iter(answers), None)
+    except AdmissionError as error:
+        raise InputError(
+            f"this prompt does not fit into the recipe's context: {error.what}", where=f"prompt {prompt.id}", remedy=_SHORTER
+        ) from error
     if first is None or not first.prompt_tokens.ids:
         raise CertificationVoid("the reference did not say how it tokenizes a prompt", where=f"prompt {prompt.id}")
     return tuple(first.prompt_tokens.ids)
@@ -62,7 +70,7 @@ def require_room(tokens: dict[str, tuple[int, ...]], decode_steps: int, context:
             raise InputError(
                 f"{len(ids)} tokens and {decode_steps} decode steps need more than the recipe's context of {context} positions",
                 where=f"prompt {prompt_id}",
-                remedy="use a recipe with a larger context, or a lock whose prompts are shorter",
+                remedy=_SHORTER,
             )
 
 

@@ -12,9 +12,8 @@ from dgrctl.layout import Layout
 from dgrctl.runtime.reference import LocalReference
 
 if TYPE_CHECKING:
-    from dgrctl.lanes.record import BuildRecord
-
     from dgrctl.artifacts.local import LocalModel
+    from dgrctl.lanes.record import BuildRecord
     from dgrctl.recipes.recipe import Recipe
 
 

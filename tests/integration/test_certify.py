@@ -93,10 +93,12 @@ class Checkout:
         self.lock()
 
     def _copy_recipe(self, real: Layout, name: str) -> None:
-        """With a ubatch that the short prompts here cross."""
+        """With a ubatch that the short prompts here cross, and one thread, which busy machines slow down least."""
         text = (real.recipes / f"{name}.toml").read_text(encoding="utf-8")
-        assert "ubatch = 128" in text
-        (self.layout.recipes / f"{name}.toml").write_text(text.replace("ubatch = 128", "ubatch = 32"), encoding="utf-8")
+        for old, new in (("ubatch = 128", "ubatch = 32"), ("threads = 2", "threads = 1")):
+            assert old in text
+            text = text.replace(old, new)
+        (self.layout.recipes / f"{name}.toml").write_text(text, encoding="utf-8")
 
     def lock(self, version: int = 1, **fields: object) -> str:
         """Writes a lock; returns its name."""
@@ -334,12 +336,13 @@ def test_prompts_on_one_side_of_the_ubatch_are_refused_and_the_run_stays_on_reco
     assert "ubatch of 512" in aborted["reason"]
 
 
-def test_a_context_too_small_for_a_prompt_is_refused(checkout: Checkout) -> None:
+@pytest.mark.parametrize(("context", "words"), [(32, "does not fit into the recipe's context"), (48, "context of 48 positions")])
+def test_a_context_too_small_for_a_prompt_is_refused(checkout: Checkout, context: int, words: str) -> None:
     path = checkout.layout.recipes / f"{RECIPE}.toml"
-    path.write_text(path.read_text(encoding="utf-8").replace("context = 2048", "context = 32"), encoding="utf-8")
+    path.write_text(path.read_text(encoding="utf-8").replace("context = 2048", f"context = {context}"), encoding="utf-8")
     finished = checkout.certify()
     assert finished.returncode == 3, finished.stderr
-    assert "context of 32 positions" in finished.stderr
+    assert words in finished.stderr
     assert checkout.records()[-1]["kind"] == "aborted"
 
 

@@ -25,9 +25,8 @@ from dgrctl.runtime.reference import LocalReference
 from dgrctl.runtime.route import LocalRoute
 
 if TYPE_CHECKING:
-    from dgrctl.lanes.record import BuildRecord
-
     from dgrctl.artifacts.local import LocalModel
+    from dgrctl.lanes.record import BuildRecord
     from dgrctl.recipes.recipe import Recipe
 
 LAYERS = 30
@@ -49,8 +48,12 @@ PROMPTS = PromptSet(
 
 @pytest.fixture(scope="module")
 def cut_recipe(recipe: Recipe) -> Recipe:
-    """The certified recipe with a small ubatch, so that a short prompt crosses it."""
-    execution = msgspec.structs.replace(recipe.execution, ubatch=UBATCH, context=256, sessions=1)
+    """The certified recipe with a small ubatch, so that a short prompt crosses it.
+
+    One thread, since threads of one stage wait for each other actively, which is slow on a machine that does other things too;
+    certification compares at the recipe's own number.
+    """
+    execution = msgspec.structs.replace(recipe.execution, ubatch=UBATCH, context=256, sessions=1, threads=1)
     return msgspec.structs.replace(recipe, execution=execution)
 
 
