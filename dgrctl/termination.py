@@ -1,4 +1,7 @@
-"""SIGTERM and SIGHUP end a command as an interrupt does: by way of its clean-up, so that nothing it started is left behind."""
+"""SIGTERM and SIGHUP end a command as an interrupt does: by way of its clean-up, so that nothing it started is left behind.
+
+Code that must not be broken off in the middle (a library's, around its own locks) takes its turn in :func:`unbroken`.
+"""
 
 from __future__ import annotations
 
@@ -35,3 +38,26 @@ def orderly_termination() -> Iterator[None]:
     finally:
         for number in taken:
             signal.signal(number, signal.SIG_DFL)
+
+
+@contextlib.contextmanager
+def unbroken() -> Iterator[None]:
+    """Keeps the exceptions of SIGINT, SIGTERM and SIGHUP out of a short block; the first that came is delivered after it.
+
+    Only the main thread runs signal handlers; in others nothing changes.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    held = {number: handler for number, handler in handlers.items() if callable(handler) or handler is signal.SIG_DFL}
+    for number in held:
+        signal.signal(number, lambda number, _: came.append(number))
+    try:
+        yield
+    finally:
+        for number, handler in held.items():
+            signal.signal(number, handler)
+        if came:
+            signal.raise_signal(came[0])

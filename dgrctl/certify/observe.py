@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import queue
+import threading
 from collections.abc import Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
-from concurrent.futures import TimeoutError as FutureTimeoutError
 from pathlib import Path
 from typing import NoReturn
 
@@ -37,29 +37,28 @@ def observe(route: Route, plan: PromptPlan, prompt: common_pb2.Prompt, folder: P
     """
     session = new_session()
     with contextlib.ExitStack() as stack:
-        # Left in the opposite order: the taps end, so the threads end, so nobody writes when the spools close.
+        # Left in the opposite order: a tap ends, so its thread ends, so nobody writes when the spools close.
         spools = stack.enter_context(contextlib.ExitStack())
         client = _ClientRecorder(plan, RowSpool(folder, route.stages[0].description.vocabulary))
         spools.callback(client.logits.close)
-        threads = stack.enter_context(ThreadPoolExecutor(max_workers=len(route.stages)))
         recorders = []
-        futures = []
         for stage, worker in zip(route.stages, route.clients, strict=True):
             boundary = None
             if stage.index < len(route.stages) - 1:
                 boundary = BoundaryRecorder.of(folder, session, stage.description)
                 spools.callback(boundary.rows.close)
-            recorders.append(_StageRecorder(boundary))
-            tap = stack.enter_context(worker.tap(session))
-            futures.append(threads.submit(recorders[-1].run, tap))
+            recorder = _StageRecorder(boundary)
+            stack.callback(recorder.join)
+            recorder.start(stack.enter_context(worker.tap(session)))
+            recorders.append(recorder)
         answers = route.generate(
             prompt, max_tokens=plan.sampled_tokens, session=session, ignore_end_of_generation=True, logits=plan.mode.wire
         )
         for answer in answers:
             client.add(answer)
         client.finish()
-        for future in futures:
-            _wait(future)
+        for recorder in recorders:
+            recorder.finish()
         spools.pop_all()
         return Observation(
             prompt_tokens=client.prompt_tokens,
@@ -71,21 +70,51 @@ def observe(route: Route, plan: PromptPlan, prompt: common_pb2.Prompt, folder: P
 
 
 class _StageRecorder:
-    """Takes one stage's tap. ``boundary`` is None on the tail, which sends no frames."""
+    """Takes one stage's tap on a thread of its own. ``boundary`` is None on the tail, which sends no frames."""
 
     def __init__(self, boundary: BoundaryRecorder | None) -> None:
         self.calls: list[DecodeCall] = []
         self.boundary = boundary
+        self._thread: threading.Thread | None = None
+        self._ended: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
 
-    def run(self, tap: Iterable[worker_pb2.TapResponse]) -> None:
-        for message in tap:
-            kind = message.WhichOneof("message")
-            if kind == "call":
-                self.calls.append(message.call)
-            elif kind == "frame" and self.boundary is not None:
-                self.boundary.add(message.frame)
-            else:
-                raise CertificationVoid(f"a tap shows a message of kind {kind} that this stage cannot have sent")
+    def start(self, tap: Iterable[worker_pb2.TapResponse]) -> None:
+        self._thread = threading.Thread(target=self._run, args=(tap,), name="tap")
+        self._thread.start()
+
+    def finish(self) -> None:
+        """Waits for the tap's end; raises what befell it."""
+        try:
+            failure = self._ended.get(timeout=_TAP_SECONDS)
+        except queue.Empty:
+            raise CertificationVoid(
+                f"a tap is still open {_TAP_SECONDS:g} s after its session ended", remedy="read the logs of the workers"
+            ) from None
+        if failure is not None:
+            raise failure
+
+    def join(self) -> None:
+        """Waits for the thread, whose tap has ended or was left."""
+        if self._thread is not None:
+            self._thread.join()
+
+    def _run(self, tap: Iterable[worker_pb2.TapResponse]) -> None:
+        try:
+            for message in tap:
+                self._take(message)
+        except BaseException as error:  # raised by finish(), in the thread that waits
+            self._ended.put(error)
+        else:
+            self._ended.put(None)
+
+    def _take(self, message: worker_pb2.TapResponse) -> None:
+        kind = message.WhichOneof("message")
+        if kind == "call":
+            self.calls.append(message.call)
+        elif kind == "frame" and self.boundary is not None:
+            self.boundary.add(message.frame)
+        else:
+            raise CertificationVoid(f"a tap shows a message of kind {kind} that this stage cannot have sent")
 
 
 class _ClientRecorder:
@@ -138,12 +167,3 @@ class _ClientRecorder:
             where=f"prompt {self._plan.prompt_id}, outputs {self._plan.mode.value}",
             remedy="read the head's log; this is a fault of the worker, not of the numbers",
         )
-
-
-def _wait(future: Future[None]) -> None:
-    try:
-        future.result(timeout=_TAP_SECONDS)
-    except FutureTimeoutError as error:
-        raise CertificationVoid(
-            f"a tap is still open {_TAP_SECONDS:g} s after its session ended", remedy="read the logs of the workers"
-        ) from error

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import queue
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Generic, Protocol, Self, TypeVar
 
@@ -14,6 +14,7 @@ from dgr.v1 import common_pb2, reference_pb2, reference_pb2_grpc, worker_pb2, wo
 
 from dgrctl.errors import StageError
 from dgrctl.runtime.statuses import Failure, to_error
+from dgrctl.termination import unbroken
 
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 # A peer that is gone or frozen must be found within three seconds, busy or idle.
@@ -52,11 +53,15 @@ class Stream(Generic[Message]):
 
     A thread of its own takes the messages from gRPC and hands them on through queues whose waits are atomic. An interrupt's
     exception that broke into gRPC's own waiting, which is Python code around locks, could leave one of those locked for ever,
-    and the clean-up waiting for it.
+    and the clean-up waiting for it. What else of gRPC runs in the main thread is short, and unbroken.
+
+    Args:
+        start: Starts the call.
     """
 
-    def __init__(self, call: _Call[Message], title: str, address: str) -> None:
-        self._call = call
+    def __init__(self, start: Callable[[], _Call[Message]], title: str, address: str) -> None:
+        with unbroken():
+            self._call = start()
         self._title = title
         self._address = address
         self._arrived: queue.SimpleQueue[Message | grpc.RpcError | None] = queue.SimpleQueue()
@@ -78,7 +83,8 @@ class Stream(Generic[Message]):
 
     def cancel(self) -> None:
         """Ends the call; on a route the session is closed on every stage."""
-        self._call.cancel()
+        with unbroken():
+            self._call.cancel()
         self._places.put(None)
 
     def __enter__(self) -> Self:
@@ -109,11 +115,13 @@ class _Client:
     def __init__(self, address: str, title: str) -> None:
         self.address = address
         self.title = title
-        self._channel = grpc.insecure_channel(address, options=_OPTIONS)
+        with unbroken():
+            self._channel = grpc.insecure_channel(address, options=_OPTIONS)
 
     def close(self) -> None:
         """Ends the connection and every call on it."""
-        self._channel.close()
+        with unbroken():
+            self._channel.close()
 
     def __enter__(self) -> Self:
         return self
@@ -124,7 +132,8 @@ class _Client:
     @contextlib.contextmanager
     def _errors(self) -> Iterator[None]:
         try:
-            yield
+            with unbroken():
+                yield
         except grpc.RpcError as error:
             raise to_error(Failure.of(error), title=self.title, address=self.address) from error
 
@@ -148,7 +157,7 @@ class WorkerClient(_Client):
 
     def generate(self, request: worker_pb2.GenerateRequest) -> Stream[worker_pb2.GenerateResponse]:
         """Starts a generation on the route whose head this worker is. Iterating raises InputError, AdmissionError, StageError."""
-        return Stream(self._worker.Generate(request), self.title, self.address)
+        return Stream(lambda: self._worker.Generate(request), self.title, self.address)
 
     def tap(self, session: common_pb2.SessionKey) -> Tap:
         """Records a session that is still to start; returns once the worker has said that it listens.
@@ -157,7 +166,8 @@ class WorkerClient(_Client):
             InputError: the worker was started without ``--allow-probes``.
             StageError: it cannot be reached.
         """
-        stream = Stream(self._worker.Tap(worker_pb2.TapRequest(session=session)), self.title, self.address)
+        request = worker_pb2.TapRequest(session=session)
+        stream = Stream(lambda: self._worker.Tap(request), self.title, self.address)
         messages = iter(stream)
         first = next(messages, None)
         if first is None or not first.HasField("opened"):
@@ -201,7 +211,7 @@ class ReferenceClient(_Client):
 
     def replay(self, request: reference_pb2.ReplayRequest) -> Stream[reference_pb2.ReplayResponse]:
         """Replays decode calls on fresh state. Iterating raises InputError, AdmissionError, StageError."""
-        return Stream(self._reference.Replay(request), self.title, self.address)
+        return Stream(lambda: self._reference.Replay(request), self.title, self.address)
 
     def generate(
         self, prompt: common_pb2.Prompt, *, max_tokens: int, ignore_end_of_generation: bool = False
@@ -210,4 +220,4 @@ class ReferenceClient(_Client):
         request = reference_pb2.ReferenceGenerateRequest(
             prompt=prompt, max_tokens=max_tokens, ignore_end_of_generation=ignore_end_of_generation
         )
-        return Stream(self._reference.Generate(request), self.title, self.address)
+        return Stream(lambda: self._reference.Generate(request), self.title, self.address)

@@ -336,7 +336,7 @@ def test_prompts_on_one_side_of_the_ubatch_are_refused_and_the_run_stays_on_reco
     assert "ubatch of 512" in aborted["reason"]
 
 
-@pytest.mark.parametrize(("context", "words"), [(32, "does not fit into the recipe's context"), (40, "context of 40 positions")])
+@pytest.mark.parametrize(("context", "words"), [(32, "does not fit into the recipe's context"), (44, "context of 44 positions")])
 def test_a_context_too_small_for_a_prompt_is_refused(checkout: Checkout, context: int, words: str) -> None:
     path = checkout.layout.recipes / f"{RECIPE}.toml"
     path.write_text(path.read_text(encoding="utf-8").replace("context = 2048", f"context = {context}"), encoding="utf-8")
