@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import queue
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NoReturn
 
@@ -15,7 +15,7 @@ from dgrctl.certify.bits import RowSpool
 from dgrctl.certify.boundary import BoundaryRecorder
 from dgrctl.certify.parity import Observation
 from dgrctl.certify.plan import DecodeCall, PromptPlan
-from dgrctl.errors import CertificationVoid
+from dgrctl.errors import CertificationVoid, StageError
 from dgrctl.runtime.route import Route, new_session
 
 # A tap ends with its session; one that is still open this long after the client has its last token never will.
@@ -36,7 +36,7 @@ def observe(route: Route, plan: PromptPlan, prompt: common_pb2.Prompt, folder: P
         StorageError: the disk is full.
     """
     session = new_session()
-    with contextlib.ExitStack() as stack:
+    with _explained(route), contextlib.ExitStack() as stack:
         # Left in the opposite order: a tap ends, so its thread ends, so nobody writes when the spools close.
         spools = stack.enter_context(contextlib.ExitStack())
         client = _ClientRecorder(plan, RowSpool(folder, route.stages[0].description.vocabulary))
@@ -49,7 +49,8 @@ def observe(route: Route, plan: PromptPlan, prompt: common_pb2.Prompt, folder: P
                 spools.callback(boundary.rows.close)
             recorder = _StageRecorder(boundary)
             stack.callback(recorder.join)
-            recorder.start(stack.enter_context(worker.tap(session)))
+            with _explained(route):
+                recorder.start(stack.enter_context(worker.tap(session)))
             recorders.append(recorder)
         answers = route.generate(
             prompt, max_tokens=plan.sampled_tokens, session=session, ignore_end_of_generation=True, logits=plan.mode.wire
@@ -58,7 +59,8 @@ def observe(route: Route, plan: PromptPlan, prompt: common_pb2.Prompt, folder: P
             client.add(answer)
         client.finish()
         for recorder in recorders:
-            recorder.finish()
+            with _explained(route):
+                recorder.finish()
         spools.pop_all()
         return Observation(
             prompt_tokens=client.prompt_tokens,
@@ -67,6 +69,24 @@ def observe(route: Route, plan: PromptPlan, prompt: common_pb2.Prompt, folder: P
             boundaries=tuple(recorder.boundary.rows for recorder in recorders if recorder.boundary is not None),
             logits=client.logits,
         )
+
+
+@contextlib.contextmanager
+def _explained(route: Route) -> Iterator[None]:
+    """Says how a stage ended where that is why its tap failed."""
+    try:
+        yield
+    except StageError as error:
+        raise route.explain(error) from error
+
+
+@contextlib.contextmanager
+def _explained(route: Route) -> Iterator[None]:
+    """A tap's failure says that a stage cannot be reached; the route knows what became of it."""
+    try:
+        yield
+    except StageError as error:
+        raise route.explain(error) from error
 
 
 class _StageRecorder:
