@@ -17,7 +17,7 @@ _CHUNK = 4 * 1024 * 1024
 
 @contextlib.contextmanager
 def storage_errors(where: Path) -> Iterator[None]:
-    """Turns what a full, read-only, forbidden or occupied place raises into a StorageError that names ``where``."""
+    """Turns what a full, read-only or forbidden disk raises into a StorageError that names ``where``."""
     try:
         yield
     except OSError as error:
@@ -28,9 +28,6 @@ def storage_errors(where: Path) -> Iterator[None]:
             errno.EACCES: "make that path readable and writable for this user",
             errno.EPERM: "make that path readable and writable for this user",
             errno.EFBIG: "lift the limit on the size of files (ulimit -f), or use a file system that takes larger ones",
-            errno.ENOTDIR: "move the file away that stands where a folder must be",
-            errno.EEXIST: "move the file away that stands where a folder must be",
-            errno.EISDIR: "move the folder away that stands where a file must be",
             errno.EIO: "check that disk; what it returned cannot be relied upon",
         }
         if error.errno in remedies:

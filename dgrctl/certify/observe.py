@@ -36,7 +36,7 @@ def observe(route: Route, plan: PromptPlan, prompt: common_pb2.Prompt, folder: P
         StorageError: the disk is full.
     """
     session = new_session()
-    with _explained(route), contextlib.ExitStack() as stack:
+    with contextlib.ExitStack() as stack:
         # Left in the opposite order: a tap ends, so its thread ends, so nobody writes when the spools close.
         spools = stack.enter_context(contextlib.ExitStack())
         client = _ClientRecorder(plan, RowSpool(folder, route.stages[0].description.vocabulary))
@@ -74,15 +74,6 @@ def observe(route: Route, plan: PromptPlan, prompt: common_pb2.Prompt, folder: P
 @contextlib.contextmanager
 def _explained(route: Route) -> Iterator[None]:
     """Says how a stage ended where that is why its tap failed."""
-    try:
-        yield
-    except StageError as error:
-        raise route.explain(error) from error
-
-
-@contextlib.contextmanager
-def _explained(route: Route) -> Iterator[None]:
-    """A tap's failure says that a stage cannot be reached; the route knows what became of it."""
     try:
         yield
     except StageError as error:

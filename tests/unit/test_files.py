@@ -1,10 +1,7 @@
-"""Writing files whole, and what is told when it cannot be done."""
+"""Writing files whole, and their digests."""
 
 from pathlib import Path
 
-import pytest
-
-from dgrctl.errors import StorageError
 from dgrctl.files import sha256_file, write_atomic
 
 
@@ -15,22 +12,6 @@ def test_a_file_is_replaced_whole_and_nothing_is_left_beside_it(tmp_path: Path) 
     assert path.read_bytes() == b"new"
     assert path.stat().st_mode & 0o777 == 0o600
     assert list(path.parent.iterdir()) == [path]
-
-
-def test_a_file_where_a_folder_must_be_is_named(tmp_path: Path) -> None:
-    (tmp_path / "occupied").write_text("in the way")
-    with pytest.raises(StorageError) as refused:
-        write_atomic(tmp_path / "occupied" / "file", b"data")
-    assert str(tmp_path / "occupied") in str(refused.value.where)
-    assert "move the file away" in str(refused.value.remedy)
-    assert (tmp_path / "occupied").read_text() == "in the way"
-
-
-def test_a_folder_where_a_file_must_be_is_named(tmp_path: Path) -> None:
-    (tmp_path / "occupied").mkdir()
-    with pytest.raises(StorageError):
-        write_atomic(tmp_path / "occupied", b"data")
-    assert list(tmp_path.iterdir()) == [tmp_path / "occupied"]
 
 
 def test_a_digest_counts_every_byte_that_it_read(tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ def test_the_first_lock_is_what_it_was() -> None:
     path = CHECKED_IN / "cpu.smollm2-135m.v1.toml"
     document = load_toml(path, LockFile, what="lock")
     assert (document.speed.min_ratio_prefill, document.speed.min_ratio_decode) == ("0.80", "0.80")
-    assert (document.speed.pairs, document.speed.confidence, document.parity.decode_steps) == (7, "0.95", 64)
+    assert (document.speed.pairs, document.speed.confidence, document.parity.decode_steps) == (15, "0.95", 64)
 
 
 @pytest.mark.parametrize(
