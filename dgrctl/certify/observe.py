@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import queue
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -36,22 +36,41 @@ def observe(route: Route, plan: PromptPlan, prompt: common_pb2.Prompt, folder: P
         StorageError: the disk is full.
     """
     session = new_session()
-    with contextlib.ExitStack() as stack:
-        # Left in the opposite order: a tap ends, so its thread ends, so nobody writes when the spools close.
-        spools = stack.enter_context(contextlib.ExitStack())
+    with contextlib.ExitStack() as spools:
         client = _ClientRecorder(plan, RowSpool(folder, route.stages[0].description.vocabulary))
         spools.callback(client.logits.close)
         recorders = []
-        for stage, worker in zip(route.stages, route.clients, strict=True):
+        for stage in route.stages:
             boundary = None
-            if stage.index < len(route.stages) - 1:
+            if stage is not route.stages[-1]:
                 boundary = BoundaryRecorder.of(folder, session, stage.description)
                 spools.callback(boundary.rows.close)
-            recorder = _StageRecorder(boundary)
-            stack.callback(recorder.join)
+            recorders.append(_StageRecorder(boundary))
+        _run(route, prompt, session, client, recorders)
+        spools.pop_all()
+        return Observation(
+            prompt_tokens=client.prompt_tokens,
+            sampled=tuple(client.sampled),
+            calls=tuple(tuple(recorder.calls) for recorder in recorders),
+            boundaries=tuple(recorder.boundary.rows for recorder in recorders if recorder.boundary is not None),
+            logits=client.logits,
+        )
+
+
+def _run(
+    route: Route,
+    prompt: common_pb2.Prompt,
+    session: common_pb2.SessionKey,
+    client: _ClientRecorder,
+    recorders: Sequence[_StageRecorder],
+) -> None:
+    """Opens the taps, generates, and waits for the taps' ends. No thread of a recorder is left, whatever fails."""
+    with contextlib.ExitStack() as stack:
+        for recorder, worker in zip(recorders, route.clients, strict=True):
+            stack.callback(recorder.join)  # after the tap has been left
             with _explained(route):
                 recorder.start(stack.enter_context(worker.tap(session)))
-            recorders.append(recorder)
+        plan = client.plan
         answers = route.generate(
             prompt, max_tokens=plan.sampled_tokens, session=session, ignore_end_of_generation=True, logits=plan.mode.wire
         )
@@ -61,14 +80,6 @@ def observe(route: Route, plan: PromptPlan, prompt: common_pb2.Prompt, folder: P
         for recorder in recorders:
             with _explained(route):
                 recorder.finish()
-        spools.pop_all()
-        return Observation(
-            prompt_tokens=client.prompt_tokens,
-            sampled=tuple(client.sampled),
-            calls=tuple(tuple(recorder.calls) for recorder in recorders),
-            boundaries=tuple(recorder.boundary.rows for recorder in recorders if recorder.boundary is not None),
-            logits=client.logits,
-        )
 
 
 @contextlib.contextmanager
@@ -135,7 +146,7 @@ class _ClientRecorder:
         self.prompt_tokens: tuple[int, ...] = ()
         self.sampled: list[int] = []
         self.logits = logits
-        self._plan = plan
+        self.plan = plan
         self._finished: common_pb2.Finished | None = None
 
     def add(self, answer: worker_pb2.GenerateResponse) -> None:
@@ -145,7 +156,7 @@ class _ClientRecorder:
         if kind == "accepted":
             self.prompt_tokens += tuple(answer.accepted.prompt_token_ids)
         elif kind == "token":
-            due = len(self._plan.tokens) + len(self.sampled)
+            due = len(self.plan.tokens) + len(self.sampled)
             if answer.token.position != due:
                 self._refuse(f"a token for position {answer.token.position} came where {due} is due")
             self.sampled.append(answer.token.id)
@@ -165,7 +176,7 @@ class _ClientRecorder:
             self._refuse(f"its last message says (reason, prompt tokens, generated tokens) {said}")
 
     def _take_logits(self, block: common_pb2.LogitsRows) -> None:
-        due = self._plan.first_logits_position + len(self.logits)
+        due = self.plan.first_logits_position + len(self.logits)
         if block.first_position != due or block.vocabulary != self.logits.width:
             self._refuse(f"logits from position {block.first_position}, {block.vocabulary} wide, came where {due} is due")
         if block.rows == 0 or len(block.values) != 4 * block.rows * block.vocabulary:
@@ -175,6 +186,6 @@ class _ClientRecorder:
     def _refuse(self, problem: str) -> NoReturn:
         raise CertificationVoid(
             f"the head does not keep to the contract: {problem}",
-            where=f"prompt {self._plan.prompt_id}, outputs {self._plan.mode.value}",
+            where=f"prompt {self.plan.prompt_id}, outputs {self.plan.mode.value}",
             remedy="read the head's log; this is a fault of the worker, not of the numbers",
         )
