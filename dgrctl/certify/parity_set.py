@@ -43,7 +43,7 @@ def tokenize(reference: LocalReference, prompts: PromptSet) -> dict[str, tuple[i
 
 def _tokenize(reference: LocalReference, prompt: Prompt) -> tuple[int, ...]:
     try:
-        with reference.explained(), reference.client.generate(wire_prompt(prompt), max_tokens=1) as answers:
+        with reference.explained(), reference.client.generate(wire_prompt(prompt), max_tokens=0) as answers:
             first = next(iter(answers), None)
     except AdmissionError as error:
         raise InputError(

@@ -163,22 +163,21 @@ grpc::Status ReferenceService::Generate(grpc::ServerContext* context, const v1::
                                         grpc::ServerWriter<v1::ReferenceGenerateResponse>* writer) {
   const absl::StatusOr<std::vector<int32_t>> tokens = PromptTokens(*request);
   if (!tokens.ok()) return ToGrpc(tokens.status());
-  if (tokens->empty() || request->max_tokens() == 0) {
-    return {grpc::StatusCode::INVALID_ARGUMENT, "the prompt holds no token, or max_tokens is 0"};
-  }
+  if (tokens->empty()) return {grpc::StatusCode::INVALID_ARGUMENT, "the prompt holds no token"};
   for (const int32_t token : *tokens) {
     if (token < 0 || static_cast<uint32_t>(token) >= whole_.vocabulary()) {
       return {grpc::StatusCode::INVALID_ARGUMENT, absl::StrCat("token id ", token, " is outside the vocabulary")};
     }
   }
-  if (tokens->size() + request->max_tokens() - 1 > whole_.config().context) {
+  if (tokens->size() + std::max(request->max_tokens(), 1u) - 1 > whole_.config().context) {
     return {grpc::StatusCode::RESOURCE_EXHAUSTED,
             absl::StrCat("the prompt and max_tokens need more than context = ", whole_.config().context)};
   }
   v1::ReferenceGenerateResponse prompt;
   prompt.mutable_prompt_tokens()->mutable_ids()->Add(tokens->begin(), tokens->end());
-  const std::lock_guard lock(whole_.mutex);
   if (!writer->Write(prompt)) return grpc::Status::CANCELLED;
+  if (request->max_tokens() == 0) return grpc::Status::OK;
+  const std::lock_guard lock(whole_.mutex);
   Answer answer(whole_, *request, tokens->size(), *context, *writer);
   return ToGrpc(whole_.Generate(*tokens, [&](int32_t token) { return answer.Take(token); }));
 }
