@@ -20,6 +20,8 @@ from dgrctl.errors import DgrError
 from dgrctl.layout import Layout
 
 if TYPE_CHECKING:
+    from fixture_models import FixtureModels
+
     from dgrctl.artifacts.local import LocalModel
     from dgrctl.lanes.record import BuildRecord
     from dgrctl.recipes.recipe import Recipe
@@ -60,6 +62,14 @@ def verified_model(layout: Layout) -> LocalModel:
         return verified_model(layout, MODEL)
     except DgrError as error:
         _missing(error)
+
+
+@pytest.fixture(scope="session")
+def fixture_models(layout: Layout, tmp_path_factory: pytest.TempPathFactory) -> FixtureModels:
+    """Makes small random models with the structure of large ones, each once per test session."""
+    from fixture_models import FixtureModels  # noqa: PLC0415
+
+    return FixtureModels(layout, tmp_path_factory.mktemp("fixtures"))
 
 
 @pytest.fixture(scope="session")

@@ -19,6 +19,8 @@ _MAX_LAYERS = 512  # LLAMA_MAX_LAYERS
 _LAYER = re.compile(r"^blk\.(0|[1-9]\d{0,5})\.")
 _EMBEDDING = "token_embd.weight"
 _OUTPUT = "output.weight"
+# What our own generators write into the files that they make, so that no manifest can pass one for a real model.
+GENERATOR_KEY = "dgr.synth.generator"
 # Input tensors, and the norm that runs on the first layer but belongs to no layer by name.
 _HEAD = {"token_embd", "token_embd_norm", "position_embd", "token_types", "per_layer_token_embd"}
 # Without a layer in their name, but used by every layer: each stage holds them.
@@ -42,6 +44,7 @@ class Inventory:
     tied_bytes: int
     shared_bytes: int
     tokenizer_sha256: str | None
+    generator: str | None  # of a fixture model; None for others
 
 
 def take_inventory(headers: Sequence[GgufHeader]) -> Inventory:
@@ -86,6 +89,7 @@ def take_inventory(headers: Sequence[GgufHeader]) -> Inventory:
         tied_bytes=tied,
         shared_bytes=shared,
         tokenizer_sha256=first.tokenizer_sha256,
+        generator=str(first.metadata[GENERATOR_KEY]) if GENERATOR_KEY in first.metadata else None,
     )
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from dgrctl.artifacts.gguf_header import read_header
 from dgrctl.artifacts.inventory import Inventory, take_inventory
-from dgrctl.artifacts.manifest import ModelManifest, Part, manifest_path
+from dgrctl.artifacts.manifest import FIXTURE_MANIFEST, ModelManifest, Part, manifest_path
 from dgrctl.artifacts.storage import refuse_home
 from dgrctl.errors import InputError
 from dgrctl.files import sha256_file, storage_errors
@@ -127,7 +127,8 @@ def open_set(layout: Layout, manifest: ModelManifest, folder: Path) -> LocalMode
     """
     parts = tuple(folder / part.name for part in manifest.parts)
     inventory = take_inventory([read_header(path) for path in parts])
-    _check_claims(layout, manifest, inventory)
+    described = folder / FIXTURE_MANIFEST if manifest.synthesis is not None else manifest_path(layout, manifest.id)
+    _check_claims(described, manifest, inventory)
     return LocalModel(
         manifest=manifest,
         parts=parts,
@@ -142,17 +143,18 @@ def open_set(layout: Layout, manifest: ModelManifest, folder: Path) -> LocalMode
     )
 
 
-def _check_claims(layout: Layout, manifest: ModelManifest, inventory: Inventory) -> None:
+def _check_claims(described: Path, manifest: ModelManifest, inventory: Inventory) -> None:
     claims: tuple[tuple[str, object, object], ...] = (
         ("architecture", manifest.architecture, inventory.architecture),
         ("layer_count", manifest.layer_count, len(inventory.layer_bytes)),
         ("quantisation", manifest.quantisation, inventory.quantisation),
         ("tokenizer_sha256", manifest.tokenizer_sha256, inventory.tokenizer_sha256),
+        ("synthesis.generator", manifest.synthesis.generator if manifest.synthesis else None, inventory.generator),
     )
     for field, claimed, found in claims:
         if claimed != found:
             raise InputError(
                 f"this model manifest says {claimed!r}, and the model's own header {found!r}",
-                where=f"{manifest_path(layout, manifest.id)}: {field}",
+                where=f"{described}: {field}",
                 remedy="correct the manifest",
             )

@@ -1,6 +1,7 @@
 """Model manifests: which files make a model, exactly, and where they come from.
 
-One TOML file per model under ``manifests/models/``; docs/models-and-recipes.md describes it field by field.
+One TOML file per published model under ``manifests/models/``; docs/models-and-recipes.md describes it field by field. A fixture
+model has the same document as JSON beside its files, written by the generator that made them.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from dgrctl.canonical import canonical_sha256
-from dgrctl.documents import load_toml
+from dgrctl.documents import load_json, load_toml
 from dgrctl.errors import InputError
 from dgrctl.layout import Layout
 
@@ -25,6 +26,7 @@ FileName = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$(?
 ByteCount = Annotated[int, msgspec.Meta(ge=1, le=_MAX_SIZE, description="bytes")]
 Text = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 _ID_PATTERN = r"^[a-z0-9][a-z0-9._-]*$(?!\n)"
+ModelClass = Literal["real-model", "fixture"]
 ModelId = Annotated[str, msgspec.Meta(pattern=_ID_PATTERN, max_length=100, description="the manifest's file stem")]
 
 
@@ -64,11 +66,27 @@ class PypiWheel(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only
 Source = PypiWheel
 
 
-class ModelManifest(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """A model: what it is, its parts in loading order, and the sources that bring them."""
+# The manifest of a fixture, in the folder of its parts.
+FIXTURE_MANIFEST = "manifest.json"
+
+
+class Synthesis(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """What a fixture was made with: the same generator and arguments give the same bytes."""
+
+    generator: Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9][a-z0-9_.-]*/[0-9]+$(?!\n)", max_length=100)]
+    arguments: dict[str, int | bool | str]
+
+
+class ModelManifest(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True, omit_defaults=True):
+    """A model: what it is, its parts in loading order, and the sources that bring them.
+
+    ``model_class`` bounds the class of evidence that the model can give: nothing that is made with a fixture is evidence about a
+    real model. A fixture has a ``synthesis`` and no sources, a real model the reverse.
+    """
 
     schema: Literal[1]
     id: ModelId
+    model_class: ModelClass = msgspec.field(name="class", default="real-model")
     title: Text
     license: Text
     architecture: Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9][a-z0-9_.-]*$(?!\n)", max_length=100)]
@@ -76,7 +94,8 @@ class ModelManifest(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_
     quantisation: Annotated[str, msgspec.Meta(pattern=r"^[A-Z0-9_]+$(?!\n)", max_length=32)]
     tokenizer_sha256: Sha256
     parts: Annotated[tuple[Part, ...], msgspec.Meta(min_length=1, max_length=99999)]
-    sources: Annotated[tuple[Source, ...], msgspec.Meta(min_length=1)]
+    sources: tuple[Source, ...] = ()
+    synthesis: Synthesis | None = None
 
     @property
     def size(self) -> int:
@@ -97,9 +116,37 @@ def load_model_manifest(layout: Layout, model_id: str) -> ModelManifest:
     """
     path = manifest_path(layout, model_id)
     manifest = load_toml(path, ModelManifest, what="model manifest")
-    for field, what, remedy in _contradictions(manifest, path):
-        raise InputError(f"this model manifest contradicts itself: {what}", where=f"{path}: {field}", remedy=remedy)
+    if manifest.model_class != "real-model" or manifest.synthesis is not None:
+        raise InputError(
+            "a fixture model's manifest lies beside its files, not among those of published models",
+            where=f"{path}: class",
+            remedy="remove the file; dgrctl model synth makes fixtures with their manifests",
+        )
+    _refuse_contradictions(manifest, path, path.stem)
     return manifest
+
+
+def load_fixture_manifest(folder: Path) -> ModelManifest:
+    """The manifest of the fixture model in ``folder``.
+
+    Raises:
+        InputError: there is none, it is malformed, contradicts itself, or is of another class.
+    """
+    path = folder / FIXTURE_MANIFEST
+    manifest = load_json(path, ModelManifest, what="fixture manifest")
+    if manifest.model_class != "fixture" or manifest.synthesis is None or manifest.sources:
+        raise InputError(
+            "this is not the manifest of a fixture: only what was made here has one of this kind",
+            where=f"{path}: class",
+            remedy="make the fixture anew with dgrctl model synth",
+        )
+    _refuse_contradictions(manifest, path, manifest.id)
+    return manifest
+
+
+def _refuse_contradictions(manifest: ModelManifest, path: Path, expected_id: str) -> None:
+    for field, what, remedy in _contradictions(manifest, path, expected_id):
+        raise InputError(f"this model manifest contradicts itself: {what}", where=f"{path}: {field}", remedy=remedy)
 
 
 def manifest_path(layout: Layout, model_id: str) -> Path:
@@ -120,10 +167,10 @@ def model_ids(layout: Layout) -> list[str]:
     return sorted(path.stem for path in layout.model_manifests.glob("*.toml"))
 
 
-def _contradictions(manifest: ModelManifest, path: Path) -> list[tuple[str, str, str]]:
+def _contradictions(manifest: ModelManifest, path: Path, expected_id: str) -> list[tuple[str, str, str]]:
     """Each contradiction as (field, what, remedy)."""
     found: list[tuple[str, str, str]] = []
-    if manifest.id != path.stem:
+    if manifest.id != expected_id:
         found.append(("id", f"it is called {manifest.id!r} in a file called {path.name!r}", "make the two equal"))
     found += _part_contradictions([part.name for part in manifest.parts])
     names = {part.name for part in manifest.parts}
@@ -134,7 +181,7 @@ def _contradictions(manifest: ModelManifest, path: Path) -> list[tuple[str, str,
         elif times > 1:
             found.append(("sources", f"the part {name!r} is brought {times} times", "leave it to one source"))
     for index, part in enumerate(manifest.parts):
-        if part.name not in provided:
+        if part.name not in provided and manifest.synthesis is None:
             found.append((f"parts[{index}]", f"no source brings the part {part.name!r}", "add it to a source's members"))
     return found
 

@@ -1,0 +1,1 @@
+"""Fixture models: small, random, made here and deterministic, with the structure of models that fit no test machine."""
