@@ -25,16 +25,26 @@ class BoundaryRecorder:
         adapter: Boundary adapter, "residual/1".
         streams: Residual streams of one row.
         width: Values of one stream.
+        token_ids: Whether frames carry a token id for each row.
     """
 
     def __init__(
-        self, folder: Path, session: common_pb2.SessionKey, *, wire: str, adapter: str, streams: int, width: int
+        self,
+        folder: Path,
+        session: common_pb2.SessionKey,
+        *,
+        wire: str,
+        adapter: str,
+        streams: int,
+        width: int,
+        token_ids: bool = False,
     ) -> None:
         self.rows = RowSpool(folder, streams * width)
         self._session = session
         self._dtype, self._value_bytes = _DTYPES[wire]
         self._adapter = adapter
         self._shape = (streams, width)
+        self._token_ids = token_ids
         self._step = 0
         self._row = 0  # due next within the chunk
 
@@ -48,6 +58,7 @@ class BoundaryRecorder:
             adapter=stage.adapter,
             streams=stage.streams,
             width=stage.width,
+            token_ids=stage.boundary_token_ids,
         )
 
     def add(self, frame: stage_pb2.BoundaryFrame) -> None:
@@ -63,6 +74,8 @@ class BoundaryRecorder:
             self._refuse(frame, f"holds step, row, position {found[1:]} where {due[1:]} is due")
         if list(frame.positions) != list(range(due[3], due[3] + rows)) or frame.row_begin + rows > frame.chunk_rows:
             self._refuse(frame, f"has positions or rows that do not fit its chunk of {frame.chunk_rows}")
+        if len(frame.token_ids) != (rows if self._token_ids else 0):
+            self._refuse(frame, f"has {len(frame.token_ids)} token ids for {rows} rows")
         if (frame.schema_version, frame.adapter) != (SCHEMA_VERSION, self._adapter):
             self._refuse(frame, f"is of schema {frame.schema_version}, adapter {frame.adapter!r}")
         if frame.dtype != self._dtype or (frame.streams, frame.width) != self._shape:

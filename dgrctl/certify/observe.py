@@ -54,6 +54,7 @@ def observe(route: Route, plan: PromptPlan, prompt: common_pb2.Prompt, folder: P
             calls=tuple(tuple(recorder.calls) for recorder in recorders),
             boundaries=tuple(recorder.boundary.rows for recorder in recorders if recorder.boundary is not None),
             logits=client.logits,
+            boundary_token_ids=route.stages[0].description.boundary_token_ids,
         )
 
 

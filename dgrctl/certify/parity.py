@@ -30,7 +30,7 @@ class Observation:
     """What one prompt made a route do, as seen by its client and by a tap on each stage.
 
     ``boundaries`` are the rows that left each stage but the tail, widened to binary32, in position order; ``logits`` the rows
-    that reached the client, in position order.
+    that reached the client, in position order; ``boundary_token_ids``: whether stages after the head learn the token ids.
     """
 
     prompt_tokens: tuple[int, ...]
@@ -38,6 +38,7 @@ class Observation:
     calls: tuple[tuple[DecodeCall, ...], ...]
     boundaries: tuple[RowSpool, ...]
     logits: RowSpool
+    boundary_token_ids: bool = False
 
     def close(self) -> None:
         """Frees the recorded rows."""
@@ -81,7 +82,7 @@ def recorded_problems(plan: PromptPlan, cuts: Sequence[int], observation: Observ
     problems = []
     if observation.prompt_tokens != plan.tokens:
         problems.append("the head tokenized the prompt into other tokens than the reference")
-    problems += trace_problems(plan, observation.calls, observation.sampled)
+    problems += trace_problems(plan, observation.calls, observation.sampled, boundary_token_ids=observation.boundary_token_ids)
     if len(observation.boundaries) != len(cuts):
         problems.append(f"boundaries were recorded at {len(observation.boundaries)} cuts instead of {len(cuts)}")
     for cut, rows in zip(cuts, observation.boundaries, strict=False):

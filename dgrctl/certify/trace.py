@@ -11,12 +11,15 @@ from collections.abc import Sequence
 from dgrctl.certify.plan import DecodeCall, PromptPlan
 
 
-def trace_problems(plan: PromptPlan, stages: Sequence[Sequence[DecodeCall]], sampled: Sequence[int]) -> list[str]:
+def trace_problems(
+    plan: PromptPlan, stages: Sequence[Sequence[DecodeCall]], sampled: Sequence[int], *, boundary_token_ids: bool = False
+) -> list[str]:
     """What is wrong with the recorded calls, in words; empty when nothing is.
 
     Args:
         stages: The calls of each stage, head to tail, in the order they were made.
         sampled: The tokens that the client received.
+        boundary_token_ids: Whether stages after the head learn the token ids.
     """
     problems = []
     if len(stages) != plan.stage_count:
@@ -31,13 +34,13 @@ def trace_problems(plan: PromptPlan, stages: Sequence[Sequence[DecodeCall]], sam
         if len(slots) > 1:
             problems.append(f"stage {stage} moved the session between slots {sorted(slots)}")
         for index, (call, wanted) in enumerate(zip(calls, expected, strict=False)):
-            found = _differences(call, wanted, learns_tokens=stage == 0 or bool(call.sequences and call.sequences[0].token_ids))
+            found = _differences(call, wanted, learns_tokens=stage == 0 or boundary_token_ids)
             problems += [f"stage {stage}, decode call {index}: {difference}" for difference in found]
     return problems
 
 
 def _differences(call: DecodeCall, wanted: DecodeCall, *, learns_tokens: bool) -> list[str]:
-    """``learns_tokens``: a stage after the head records token ids only where its boundary adapter carries them."""
+    """``learns_tokens``: a stage after the head learns token ids only where its boundary adapter carries them."""
     if len(call.sequences) != 1:
         return [f"{len(call.sequences)} sessions were in it instead of one"]
     found, expected = call.sequences[0], wanted.sequences[0]
@@ -48,8 +51,9 @@ def _differences(call: DecodeCall, wanted: DecodeCall, *, learns_tokens: bool) -
         differences.append(f"output rows {found.outputs} instead of {expected.outputs}")
     if list(found.positions) != list(expected.positions):
         differences.append(f"positions {_span(found.positions)} instead of {_span(expected.positions)}")
-    if learns_tokens and list(found.token_ids) != list(expected.token_ids):
-        differences.append(f"{len(found.token_ids)} token ids that are not the {len(expected.token_ids)} planned")
+    due = list(expected.token_ids) if learns_tokens else []
+    if list(found.token_ids) != due:
+        differences.append(f"{len(found.token_ids)} token ids that are not the {len(due)} planned")
     return differences
 
 

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "engine/boundary_adapter.h"
 #include "engine/compute_gate.h"
 #include "engine/llama_runtime.h"
 #include "engine/llama_text.h"
@@ -19,8 +20,10 @@ bool AllFinite(absl::Span<const float> values) {
 // llama_batch with the memory it points to.
 class Batch {
  public:
-  Batch(const SequenceInput& input, bool is_head, bool is_tail, uint32_t row_values)
-      : positions_(input.positions.begin(), input.positions.end()),
+  Batch(const SequenceInput& input, bool is_tail)
+      : tokens_(input.token_ids.begin(), input.token_ids.end()),
+        residual_(input.residual.begin(), input.residual.end()),
+        positions_(input.positions.begin(), input.positions.end()),
         slot_(static_cast<llama_seq_id>(input.slot)),
         slots_(positions_.size(), &slot_),
         slot_counts_(positions_.size(), 1),
@@ -32,13 +35,9 @@ class Batch {
       outputs_.back() = 1;
     }
     batch_.n_tokens = static_cast<int32_t>(positions_.size());
-    if (is_head) {
-      tokens_.assign(input.token_ids.begin(), input.token_ids.end());
-      batch_.token = tokens_.data();
-    } else {
-      residual_.assign(input.residual.begin(), input.residual.begin() + positions_.size() * row_values);
-      batch_.embd = residual_.data();
-    }
+    // Both, where the layers after the head look at the tokens as well.
+    if (!tokens_.empty()) batch_.token = tokens_.data();
+    if (!residual_.empty()) batch_.embd = residual_.data();
     batch_.pos = positions_.data();
     batch_.n_seq_id = slot_counts_.data();
     batch_.seq_id = slots_.data();
@@ -75,7 +74,7 @@ class LlamaEngine final : public ShardEngine {
 
   absl::StatusOr<DecodeOutput> Decode(const SequenceInput& input) override {
     if (absl::Status status = CheckInput(input); !status.ok()) return status;
-    const Batch batch(input, shape_.head(), shape_.tail(), shape_.row_values());
+    const Batch batch(input, shape_.tail());
     int32_t result = 0;
     {
       const ComputeGate::Turn turn(*gate_);
@@ -105,16 +104,18 @@ class LlamaEngine final : public ShardEngine {
     if (rows == 0 || rows > ubatch_) {
       return absl::InvalidArgumentError(absl::StrCat("a decode call takes 1 to ", ubatch_, " rows, not ", rows));
     }
-    if (shape_.head()) {
-      if (input.token_ids.size() != rows) return absl::InvalidArgumentError("the head needs one token id for each row");
-      for (const int32_t token : input.token_ids) {
-        if (token < 0 || static_cast<uint32_t>(token) >= shape_.vocabulary) {
-          return absl::InvalidArgumentError(
-              absl::StrCat("token id ", token, " is outside the vocabulary of ", shape_.vocabulary));
-        }
+    if (const size_t expected = shape_.takes_token_ids() ? rows : 0; input.token_ids.size() != expected) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("this stage takes ", expected, " token ids for ", rows, " rows, not ", input.token_ids.size()));
+    }
+    for (const int32_t token : input.token_ids) {
+      if (token < 0 || static_cast<uint32_t>(token) >= shape_.vocabulary) {
+        return absl::InvalidArgumentError(absl::StrCat("token id ", token, " is outside the vocabulary of ", shape_.vocabulary));
       }
-    } else if (input.residual.size() != rows * shape_.row_values()) {
-      return absl::InvalidArgumentError("the residual does not hold streams x width values for each row");
+    }
+    if (const size_t expected = shape_.head() ? 0 : rows * shape_.row_values(); input.residual.size() != expected) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("this stage takes ", expected, " residual values for ", rows, " rows, not ", input.residual.size()));
     }
     return absl::OkStatus();
   }
@@ -171,8 +172,13 @@ absl::StatusOr<std::unique_ptr<ShardEngine>> LoadLlamaEngine(const EngineConfig&
   shape.architecture = Architecture(model->get());
   shape.layer_count = static_cast<uint32_t>(llama_model_n_layer(model->get()));
   shape.range = config.layers.value_or(LayerRange{0, shape.layer_count});
-  shape.adapter = "residual/1";
-  shape.width = static_cast<uint32_t>(llama_model_n_embd(model->get()));
+  const absl::StatusOr<BoundaryAdapter> adapter = AdapterOf(model->get());
+  if (!adapter.ok()) return adapter.status();
+  if (absl::Status status = CheckRows(model->get(), *adapter, shape.range); !status.ok()) return status;
+  shape.adapter = adapter->id;
+  shape.boundary_token_ids = adapter->token_ids;
+  shape.streams = adapter->streams;
+  shape.width = adapter->width;
   shape.vocabulary = VocabularySize(model->get());
 
   absl::StatusOr<Runtime> runtime = NewRuntime(model->get(), config);

@@ -26,6 +26,7 @@ struct EngineShape {
 
   bool head() const { return range.begin == 0; }
   bool tail() const { return range.end == layer_count; }
+  bool takes_token_ids() const { return head() || boundary_token_ids; }
   uint32_t row_values() const { return streams * width; }
 };
 
@@ -36,7 +37,7 @@ enum class OutputRows { kNone, kLast, kAll };
 struct SequenceInput {
   uint32_t slot = 0;
   absl::Span<const int32_t> positions;  // one per row
-  absl::Span<const int32_t> token_ids;  // one per row; empty where the stage has no use for them
+  absl::Span<const int32_t> token_ids;  // one per row on the head and where the boundary has them, else empty
   absl::Span<const float> residual;     // rows x streams x width; empty on the head
   OutputRows outputs = OutputRows::kNone;
 };
@@ -53,7 +54,8 @@ class ShardEngine {
   virtual const EngineShape& shape() const = 0;
 
   // Runs the owned layers over the rows. Only from the engine thread.
-  //   INVALID_ARGUMENT    rows that do not fit the shape, repeated or gapped positions
+  //   INVALID_ARGUMENT    rows that do not fit the shape; token ids or residual that lack, or that nobody asked for; repeated or
+  //                       gapped positions
   //   RESOURCE_EXHAUSTED  no room left in the slot
   //   INTERNAL            the backend failed, or gave values that are not finite; the slot's state is not to be trusted
   virtual absl::StatusOr<DecodeOutput> Decode(const SequenceInput& input) = 0;

@@ -32,16 +32,17 @@ bool ForRowRuns(const std::vector<float>& values, size_t row_values, Handle hand
 
 bool WriteCall(const WholeModel& whole, const v1::DecodeCall& call, size_t index, const CallOutput& output,
                grpc::ServerWriter<v1::ReplayResponse>& writer) {
+  const BoundaryAdapter& adapter = whole.adapter();
   for (const auto& [cut, values] : output.residuals) {
-    const bool written = ForRowRuns(values, whole.width(), [&](size_t row, size_t rows, const float* data, size_t bytes) {
+    const bool written = ForRowRuns(values, adapter.row_values(), [&](size_t row, size_t rows, const float* data, size_t bytes) {
       v1::ReplayResponse response;
       response.set_call_index(static_cast<uint32_t>(index));
       v1::ResidualRows& out = *response.mutable_residual();
       out.set_cut(cut);
       out.set_row_begin(static_cast<uint32_t>(row));
       out.set_rows(static_cast<uint32_t>(rows));
-      out.set_streams(1);
-      out.set_width(whole.width());
+      out.set_streams(adapter.streams);
+      out.set_width(adapter.width);
       out.set_values(data, bytes);
       return writer.Write(response);
     });
@@ -129,8 +130,8 @@ grpc::Status ReferenceService::Describe(grpc::ServerContext*, const v1::Referenc
                                         v1::ReferenceDescribeResponse* response) {
   response->set_layer_count(whole_.layer_count());
   response->set_architecture(Architecture(whole_.model()));
-  response->set_streams(1);
-  response->set_width(whole_.width());
+  response->set_streams(whole_.adapter().streams);
+  response->set_width(whole_.adapter().width);
   response->set_vocabulary(whole_.vocabulary());
   response->set_context_per_session(whole_.config().context);
   response->set_ubatch(whole_.config().ubatch);

@@ -55,8 +55,6 @@ absl::Status DecodeAll(llama_context* context, Batch& batch) {
 
 void Forget(llama_context* context) { llama_memory_clear(llama_get_memory(context), true); }
 
-std::string ResidualName(uint32_t cut) { return absl::StrCat("l_out-", cut - 1); }
-
 absl::StatusOr<Batch> ToBatch(const v1::DecodeCall& call, const EngineConfig& config, uint32_t vocabulary) {
   Batch batch;
   for (const v1::SequenceRows& rows : call.sequences()) {
@@ -85,13 +83,18 @@ absl::StatusOr<Batch> ToBatch(const v1::DecodeCall& call, const EngineConfig& co
 
 }  // namespace
 
-WholeModel::WholeModel(ModelPtr model, EngineConfig config)
-    : model_(std::move(model)), config_(std::move(config)), vocabulary_(VocabularySize(model_.get())) {}
+WholeModel::WholeModel(ModelPtr model, BoundaryAdapter adapter, EngineConfig config)
+    : model_(std::move(model)),
+      adapter_(std::move(adapter)),
+      config_(std::move(config)),
+      vocabulary_(VocabularySize(model_.get())) {}
 
 absl::StatusOr<std::unique_ptr<WholeModel>> WholeModel::Load(const EngineConfig& config) {
   absl::StatusOr<ModelPtr> model = LoadModel(config);
   if (!model.ok()) return model.status();
-  std::unique_ptr<WholeModel> whole(new WholeModel(*std::move(model), config));
+  absl::StatusOr<BoundaryAdapter> adapter = AdapterOf(model->get());
+  if (!adapter.ok()) return adapter.status();
+  std::unique_ptr<WholeModel> whole(new WholeModel(*std::move(model), *std::move(adapter), config));
   absl::StatusOr<Runtime> runtime = NewRuntime(whole->model_.get(), config);
   if (!runtime.ok()) return runtime.status();
   whole->generating_ = *std::move(runtime);
@@ -105,6 +108,8 @@ absl::Status WholeModel::EnsureReplayRuntime() {
   replaying_ = *std::move(runtime);
   return absl::OkStatus();
 }
+
+std::string WholeModel::ResidualName(uint32_t cut) const { return absl::StrCat(adapter_.residual, "-", cut - 1); }
 
 bool WholeModel::Observe(ggml_tensor* tensor, bool ask, void* data) {
   auto& observed = *static_cast<Observed*>(data);
@@ -141,7 +146,8 @@ absl::Status WholeModel::Replay(absl::Span<const v1::DecodeCall* const> calls, c
     CallOutput output;
     for (const uint32_t cut : cuts) {
       std::vector<float>& values = observed_.values[ResidualName(cut)];
-      if (values.size() != batch->rows() * width()) {
+      // Also refuses a call that llama.cpp cut into several ubatches, whose rows are not in batch order.
+      if (values.size() != batch->rows() * adapter_.row_values()) {
         return absl::InternalError(absl::StrCat("the residual at cut ", cut, " was not seen in full"));
       }
       output.residuals[cut] = std::move(values);

@@ -14,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "dgr/v1/common.pb.h"
+#include "engine/boundary_adapter.h"
 #include "engine/engine_config.h"
 #include "engine/llama_runtime.h"
 
@@ -21,7 +22,7 @@ namespace dgr {
 
 // What one decode call gave.
 struct CallOutput {
-  // For each cut, rows x width in batch order.
+  // For each cut, rows x streams x width in batch order.
   std::map<uint32_t, std::vector<float>> residuals;
   // For each sequence of the call, in order: output rows x vocabulary.
   std::vector<std::vector<float>> logits;
@@ -44,7 +45,7 @@ class WholeModel {
   const EngineConfig& config() const { return config_; }
   const llama_model* model() const { return model_.get(); }
   uint32_t layer_count() const { return static_cast<uint32_t>(llama_model_n_layer(model_.get())); }
-  uint32_t width() const { return static_cast<uint32_t>(llama_model_n_embd(model_.get())); }
+  const BoundaryAdapter& adapter() const { return adapter_; }
   uint32_t vocabulary() const { return vocabulary_; }
 
   std::mutex mutex;
@@ -57,11 +58,13 @@ class WholeModel {
   };
   static bool Observe(ggml_tensor* tensor, bool ask, void* observed);
 
-  WholeModel(ModelPtr model, EngineConfig config);
+  WholeModel(ModelPtr model, BoundaryAdapter adapter, EngineConfig config);
   absl::Status EnsureReplayRuntime();
+  std::string ResidualName(uint32_t cut) const;
   absl::StatusOr<std::vector<float>> LogitsOf(llama_context* context, int32_t row) const;
 
   ModelPtr model_;
+  const BoundaryAdapter adapter_;
   const EngineConfig config_;
   const uint32_t vocabulary_;
   Runtime generating_;  // nobody looks: the whole model at its best

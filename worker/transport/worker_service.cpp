@@ -58,6 +58,7 @@ grpc::Status WorkerService::Describe(grpc::ServerContext*, const v1::DescribeReq
   response->set_ubatch(core_.config().boundary.ubatch);
   response->set_resident_bytes(ResidentBytes());
   response->set_pid(getpid());
+  response->set_boundary_token_ids(shape.boundary_token_ids);
   return grpc::Status::OK;
 }
 

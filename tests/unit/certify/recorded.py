@@ -33,6 +33,7 @@ class Recorded:
     logits: np.ndarray  # what reached the client: (logits_rows, VOCABULARY) binary32
     responses: list[reference_pb2.ReplayResponse]
     prompt_tokens: tuple[int, ...] = PROMPT
+    boundary_token_ids: bool = True
     asked: list[tuple[tuple[DecodeCall, ...], tuple[int, ...]]] = field(default_factory=list)
 
     def compare(self, folder: Path) -> PromptParity:
@@ -47,6 +48,7 @@ class Recorded:
             calls=tuple(tuple(calls) for calls in self.calls),
             boundaries=tuple(_spool(folder, rows) for rows in self.boundaries.values()),
             logits=_spool(folder, self.logits),
+            boundary_token_ids=self.boundary_token_ids,
         )
 
     def replay(self, calls: Sequence[DecodeCall], cuts: Sequence[int]) -> Iterator[reference_pb2.ReplayResponse]:

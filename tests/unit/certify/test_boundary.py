@@ -107,6 +107,10 @@ def other_shape(frame: stage_pb2.BoundaryFrame) -> None:
     frame.streams, frame.width = frame.width, frame.streams
 
 
+def token_ids_nobody_asked_for(frame: stage_pb2.BoundaryFrame) -> None:
+    frame.token_ids.extend(frame.positions)
+
+
 def short_payload(frame: stage_pb2.BoundaryFrame) -> None:
     frame.payload = frame.payload[:-2]
 
@@ -129,6 +133,7 @@ def changed_payload(frame: stage_pb2.BoundaryFrame) -> None:
         other_adapter,
         other_dtype,
         other_shape,
+        token_ids_nobody_asked_for,
         short_payload,
         changed_payload,
     ],
@@ -141,3 +146,17 @@ def test_a_frame_that_no_stage_may_accept_voids_the_run(
     with pytest.raises(CertificationVoid, match="a boundary frame"):
         recorder.add(spoilt)
     assert len(recorder.rows) == 0
+
+
+def test_a_boundary_with_token_ids_has_one_for_each_row(tmp_path: Path, wire: str) -> None:
+    description = worker_pb2.DescribeResponse(
+        adapter="residual/1", streams=STREAMS, width=WIDTH, compatibility={"boundary.wire": wire}, boundary_token_ids=True
+    )
+    recorder = BoundaryRecorder.of(tmp_path, SESSION, description)
+    with contextlib.closing(recorder.rows):
+        good, bad = frame(wire, 0, range(2)), frame(wire, 1, range(2, 4))
+        good.token_ids.extend([7, 7])
+        recorder.add(good)
+        with pytest.raises(CertificationVoid, match="0 token ids for 2 rows"):
+            recorder.add(bad)
+        assert len(recorder.rows) == len(good.positions)

@@ -62,7 +62,12 @@ class Route:
         self._script = script
         self._ended = threading.Event()
         description = worker_pb2.DescribeResponse(
-            vocabulary=VOCABULARY, adapter="residual/1", streams=1, width=WIDTH, compatibility={"boundary.wire": "f32"}
+            vocabulary=VOCABULARY,
+            adapter="residual/1",
+            streams=1,
+            width=WIDTH,
+            compatibility={"boundary.wire": "f32"},
+            boundary_token_ids=True,
         )
         self.stages = [SimpleNamespace(index=index, description=description) for index in range(len(script.taps))]
         self.clients = [SimpleNamespace(tap=self._opener(messages)) for messages in script.taps]
@@ -103,17 +108,18 @@ def script(run: Recorded) -> Script:
         for step, call in enumerate(calls):
             messages.append(worker_pb2.TapResponse(call=call))
             if stage < len(CUTS):
-                frame = boundary(run.boundaries[CUTS[stage]], step, list(call.sequences[0].positions))
+                frame = boundary(run.boundaries[CUTS[stage]], step, call.sequences[0])
                 messages.append(worker_pb2.TapResponse(frame=frame))
         taps.append(messages)
     return Script(answers, taps)
 
 
-def boundary(rows: np.ndarray, step: int, positions: list[int]) -> stage_pb2.BoundaryFrame:
+def boundary(rows: np.ndarray, step: int, call: common_pb2.SequenceRows) -> stage_pb2.BoundaryFrame:
+    positions = list(call.positions)
     payload = rows[positions].tobytes()
     return stage_pb2.BoundaryFrame(
-        schema_version=1, step=step, chunk_rows=len(positions), positions=positions, adapter="residual/1",
-        dtype=stage_pb2.DTYPE_F32, streams=1, width=WIDTH, payload=payload, checksum=zlib.crc32(payload),
+        schema_version=1, step=step, chunk_rows=len(positions), positions=positions, token_ids=call.token_ids,
+        adapter="residual/1", dtype=stage_pb2.DTYPE_F32, streams=1, width=WIDTH, payload=payload, checksum=zlib.crc32(payload),
     )  # fmt: skip
 
 

@@ -209,10 +209,27 @@ def test_a_run_that_did_not_do_what_was_planned_is_void(
 
 def test_stages_that_never_learn_token_ids_record_none(tmp_path: Path) -> None:
     run = record(OutputMode.ALL)
+    run.boundary_token_ids = False
     for calls in run.calls[1:]:
         for call in calls:
             del call.sequences[0].token_ids[:]
     assert run.compare(tmp_path).identical
+
+
+def test_stages_that_never_learn_token_ids_may_not_have_any(tmp_path: Path) -> None:
+    run = record(OutputMode.ALL)
+    run.boundary_token_ids = False
+    with pytest.raises(CertificationVoid) as caught:
+        run.compare(tmp_path)
+    assert "stage 1, decode call 0: 4 token ids that are not the 0 planned" in (caught.value.detail or "")
+
+
+def test_stages_that_must_learn_token_ids_may_not_lack_any(tmp_path: Path) -> None:
+    run = record(OutputMode.ALL)
+    del run.calls[2][1].sequences[0].token_ids[:]
+    with pytest.raises(CertificationVoid) as caught:
+        run.compare(tmp_path)
+    assert "stage 2, decode call 1: 0 token ids that are not the 4 planned" in (caught.value.detail or "")
 
 
 def test_the_head_must_record_its_token_ids(tmp_path: Path) -> None:
