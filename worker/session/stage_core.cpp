@@ -56,6 +56,9 @@ StageCore::~StageCore() { Drain(); }
 absl::StatusOr<std::shared_ptr<Session>> StageCore::Open(const v1::OpenSession& open, std::shared_ptr<ErrorSink> upstream,
                                                          std::shared_ptr<ResultSink> inbox) {
   if (draining_) return absl::UnavailableError("this stage is ending; use another route");
+  if (open.mtp_draft_tokens() != 0) {
+    return absl::InvalidArgumentError("multi-token prediction (MTP) is reserved and off; mtp_draft_tokens must be 0");
+  }
   if (absl::Status status = CheckRoute(open); !status.ok()) return status;
   if (absl::Status status = CheckCompatibility(open); !status.ok()) return status;
   if (open.logits() && !config_.allow_probes) {

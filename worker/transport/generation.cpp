@@ -88,6 +88,7 @@ grpc::Status Generation::OpenRoute() {
   if (request_.stages_size() > 0) open.set_return_address(request_.stages(0).address());
   open.set_max_positions(static_cast<uint32_t>(prompt_tokens_) + request_.max_tokens() - 1);
   open.set_logits(request_.logits() != v1::OUTPUT_ROWS_NONE);
+  open.set_mtp_draft_tokens(request_.mtp_draft_tokens());
   for (const auto& [field, value] : core_.config().compatibility) (*open.mutable_compatibility())[field] = value;
   absl::StatusOr<std::shared_ptr<Session>> session = core_.Open(open, mailbox_, mailbox_);
   if (!session.ok()) {
