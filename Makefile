@@ -24,7 +24,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 MODEL := smollm2-135m-instruct-q4_1
 RECIPE := recipes/smollm2-135m.cpu-2stage.toml
 
-.PHONY: help certify test bench lint format deps venv lock clean distclean FORCE
+.PHONY: help certify certify-archs test bench lint format deps venv lock clean distclean FORCE
 
 help: ## list the targets
 	@sed -n 's/^\([a-z][a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -40,6 +40,10 @@ certify: ## everything from nothing to the signed lane matrix, on the CPU lane
 	$(DGRCTL) keys init
 	$(DGRCTL) certify --lane cpu --recipe $(RECIPE)
 	$(DGRCTL) matrix --write
+
+certify-archs: ## every architecture of the pin at every cut; rewrites the roster that the worker is compiled with
+	@$(MAKE) venv
+	$(DGRCTL) arch certify
 
 test: lint ## all tests, C++ and Python; needs what `make certify` made
 	$(BIN)/python -m pytest

@@ -6,6 +6,7 @@
 #include "absl/flags/flag.h"
 #include "absl/flags/usage.h"
 #include "absl/strings/str_cat.h"
+#include "engine/roster.h"
 #include "support/identity.h"
 #include "support/lifeline.h"
 #include "support/log.h"
@@ -17,6 +18,7 @@
 ABSL_FLAG(std::string, layers, "", "BEGIN:END, the half-open layer range this stage owns");
 ABSL_FLAG(std::string, wire, "f32", "Type of boundary values between stages: f32 or bf16");
 ABSL_FLAG(uint32_t, fragment_bytes, 1u << 20, "Payload of a boundary frame at most, in bytes");
+ABSL_FLAG(bool, any_architecture, false, "Serve an architecture that the roster does not allow, to find out whether it could");
 ABSL_FLAG(std::string, compute_gate, "", "File by which the workers of one machine that share processors take turns computing");
 
 namespace {
@@ -63,6 +65,14 @@ absl::Status Run(int argc, char** argv) {
   options->engine.compute_gate = absl::GetFlag(FLAGS_compute_gate);
   if (options->supervised) dgr::WatchLifeline(&dgr::Server::Stop);
 
+  const std::string architecture = dgr::ReadArchitecture(options->engine.model);
+  const bool any_architecture = absl::GetFlag(FLAGS_any_architecture);
+  if (any_architecture && !options->allow_probes) {
+    return absl::InvalidArgumentError("--any_architecture is for certification: it needs --allow_probes");
+  }
+  if (!architecture.empty() && !any_architecture) {
+    if (absl::Status status = dgr::CheckArchitecture(architecture); !status.ok()) return status;
+  }
   absl::StatusOr<std::unique_ptr<dgr::ShardEngine>> engine = dgr::LoadLlamaEngine(options->engine);
   if (!engine.ok()) return engine.status();
   const dgr::EngineShape shape = (*engine)->shape();

@@ -63,15 +63,21 @@ class PromptParity:
         return self.tokens_differing == 0 and all(not tally.differing for tally in (self.logits, *self.boundaries.values()))
 
 
-def compare(plan: PromptPlan, cuts: Sequence[int], observation: Observation, oracle: Oracle) -> PromptParity:
+def compare(
+    plan: PromptPlan, cuts: Sequence[int], observation: Observation, oracle: Oracle, *, residuals: bool = True
+) -> PromptParity:
     """Judges an observation of ``plan`` on a route whose stages meet at ``cuts``.
+
+    Args:
+        residuals: Compare what crossed each cut, too; not every architecture lets the whole model's residual be seen.
 
     Raises:
         CertificationVoid: rows, calls or tokens are missing, superfluous, or not those that were planned, on either side.
     """
     _require(plan, recorded_problems(plan, cuts, observation))
-    comparison = _Comparison(plan, tuple(cuts), observation)
-    for response in oracle.replay(observation.calls[0], cuts):
+    compared = tuple(cuts) if residuals else ()
+    comparison = _Comparison(plan, compared, observation)
+    for response in oracle.replay(observation.calls[0], compared):
         comparison.add(response)
     comparison.finish()
     return comparison.result
@@ -110,7 +116,7 @@ class _Comparison:
         self.result = PromptParity(plan, boundaries={cut: Tally() for cut in cuts})
         self._plan = plan
         self._observation = observation
-        self._rows = dict(zip(cuts, observation.boundaries, strict=True))
+        self._rows = dict(zip(cuts, observation.boundaries, strict=False))
         # First row of each decode call, and the end of the last.
         self._begins = [0]
         for call in observation.calls[0]:

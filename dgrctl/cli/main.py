@@ -18,7 +18,7 @@ from dgrctl.report.console import emit_json, note, show_error
 from dgrctl.termination import orderly_termination
 
 # In the order a release engineer meets them.
-GROUPS = ("fetch", "patch", "build", "model", "recipe", "worker", "run", "certify", "keys", "evidence", "matrix")
+GROUPS = ("fetch", "patch", "build", "arch", "model", "recipe", "worker", "run", "certify", "keys", "evidence", "matrix")
 
 
 def parser(groups: Sequence[str] = GROUPS) -> argparse.ArgumentParser:

@@ -143,11 +143,20 @@ def build_tests(layout: Layout, lane: str) -> Path:
     Raises:
         DgrError: as :func:`build`.
     """
+    return build_extra(layout, lane, "worker", [TEST_PROGRAM], title="Building the worker's unit tests")[0]
+
+
+def build_extra(layout: Layout, lane: str, role: str, programs: Sequence[str], *, title: str) -> list[Path]:
+    """Builds programs other than the lane's own in the folder of ``role``, from the same tree; returns them in order.
+
+    Raises:
+        DgrError: as :func:`build`.
+    """
     with _at_work(layout, lane) as bench:
-        sources = _proven_sources(layout, ("worker",))
-        wanted = plan(layout, "worker", lane=lane, isa=bench.isa, sources=sources, tools=bench.tools)
-        build_targets(bench, wanted, [TEST_PROGRAM], title="Building the worker's unit tests")
-        return wanted.folder / "bin" / TEST_PROGRAM
+        sources = _proven_sources(layout, (role,))
+        wanted = plan(layout, role, lane=lane, isa=bench.isa, sources=sources, tools=bench.tools)
+        build_targets(bench, wanted, programs, title=title)
+        return [wanted.folder / "bin" / program for program in programs]
 
 
 @contextlib.contextmanager

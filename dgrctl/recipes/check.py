@@ -9,6 +9,7 @@ from dgrctl.artifacts.local import LocalModel
 from dgrctl.artifacts.manifest import load_model_manifest
 from dgrctl.artifacts.provision import Storage, verified_model
 from dgrctl.layout import Layout
+from dgrctl.recipes.architectures import require_splittable
 from dgrctl.recipes.placement import LayerRange, check_model, resolve
 from dgrctl.recipes.recipe import Recipe, load_recipe
 
@@ -39,7 +40,9 @@ def resolved(layout: Layout, path: Path, storage: Storage = None) -> Resolved:
         FetchError, IntegrityError, StorageError: see :func:`dgrctl.artifacts.provision.verified_model`.
     """
     recipe = load_recipe(path)
-    check_model(recipe, load_model_manifest(layout, recipe.model))
+    manifest = load_model_manifest(layout, recipe.model)
+    check_model(recipe, manifest)
+    require_splittable(layout, recipe, manifest)
     model = verified_model(layout, recipe.model, storage)
     ranges = resolve(recipe, model)
     stages = tuple(

@@ -15,7 +15,6 @@ from dgrctl.artifacts.local import LocalModel
 from dgrctl.artifacts.manifest import ModelManifest
 from dgrctl.errors import InputError
 from dgrctl.recipes.recipe import Recipe
-from dgrctl.recipes.roster import SUPPORTED_ARCHITECTURES
 
 # Bytes of a stage that owns the layers [begin, end).
 StageBytes = Callable[[int, int], int]
@@ -40,10 +39,6 @@ def check_model(recipe: Recipe, manifest: ModelManifest) -> None:
     """
     if recipe.model != manifest.id:
         raise _refusal(recipe, "model", f"it is for {recipe.model}, not for {manifest.id}", "use the recipe's own model")
-    if manifest.architecture not in SUPPORTED_ARCHITECTURES:
-        known = ", ".join(sorted(SUPPORTED_ARCHITECTURES))
-        what = f"{manifest.id} has the architecture {manifest.architecture!r}, which this patch stack cannot split"
-        raise _refusal(recipe, "model", what, f"use a model of an architecture that it can: {known}")
     stages, ranges, layers = recipe.placement.stages, recipe.placement.ranges, manifest.layer_count
     if stages is not None and stages > layers:
         what = f"{stages} stages for the {layers} layers of {manifest.id}; each stage owns one at least"

@@ -18,7 +18,7 @@ from dgrctl.documents import load_toml
 from dgrctl.errors import InputError
 from dgrctl.lanes.device import LANES
 from dgrctl.layout import Layout
-from dgrctl.recipes.roster import KV_TYPES, REFUSED_WIRES, WIRES
+from dgrctl.recipes.offered import KV_TYPES, REFUSED_WIRES, WIRES
 
 _NAME = r"^[a-z0-9][a-z0-9._-]*$(?!\n)"
 _MAX_LAYERS = 512  # LLAMA_MAX_LAYERS

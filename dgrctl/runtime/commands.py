@@ -24,10 +24,12 @@ def worker_command(
     listen: str = LOCAL,
     gate: Path | None = None,
     allow_probes: bool = False,
+    any_architecture: bool = False,
 ) -> list[str]:
     """Starts dgr-worker for one range.
 
     Args:
+        any_architecture: Serve what the roster does not allow, to find out whether it could.
         listen: host:port; port 0 picks a free one.
         gate: The file that workers which share processors lock during each decode; None where they share none.
     """
@@ -37,6 +39,8 @@ def worker_command(
         command += ["--compute-gate", str(gate)]
     if allow_probes:
         command.append("--allow-probes")
+    if any_architecture:
+        command.append("--any-architecture")
     return command
 
 

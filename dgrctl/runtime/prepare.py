@@ -11,6 +11,7 @@ from dgrctl.artifacts.provision import verified_model
 from dgrctl.lanes.build import verified_build
 from dgrctl.lanes.record import BuildRecord
 from dgrctl.layout import Layout
+from dgrctl.recipes.architectures import require_splittable
 from dgrctl.recipes.placement import LayerRange, check_model, resolve
 from dgrctl.recipes.recipe import Recipe, find_recipe, load_recipe
 
@@ -38,7 +39,9 @@ def prepare(layout: Layout, recipe: str, storage: str | None = None) -> Prepared
         DgrError: the model was not pulled or the lane not built; the remedy is the command that does.
     """
     wanted = load_recipe(find_recipe(layout, recipe))
-    check_model(wanted, load_model_manifest(layout, wanted.model))
+    manifest = load_model_manifest(layout, wanted.model)
+    check_model(wanted, manifest)
+    require_splittable(layout, wanted, manifest)
     model = verified_model(layout, wanted.model, storage)
     ranges = resolve(wanted, model)
     return Prepared(wanted, model, verified_build(layout, wanted.lane), ranges)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from dgrctl.artifacts.gguf_header import read_header
 from dgrctl.layout import Layout
+from dgrctl.recipes.architectures import Architecture, Roster, save_roster
 
 MODEL_ID = "tiny-f32"
 WIDTH = 8
@@ -106,9 +107,15 @@ def _record_digest(data: bytes) -> str:
 
 def make_checkout(root: Path) -> Layout:
     """The folders that make ``root`` a checkout."""
-    for folder in ("manifests/upstream", "manifests/models", "recipes"):
+    for folder in ("manifests/upstream", "manifests/models", "recipes", "worker/engine"):
         (root / folder).mkdir(parents=True)
-    return Layout(root)
+    layout = Layout(root)
+    rows = (
+        Architecture(name="llama", status="certified", cuts=3, logits=1, reason=""),
+        Architecture(name="t5", status="unsupported", cuts=0, logits=0, reason="an encoder beside the decoder"),
+    )
+    save_roster(layout, Roster(schema=1, pin="0" * 40, stack_digest="0" * 64, architectures=rows))
+    return layout
 
 
 @dataclass(frozen=True)

@@ -18,16 +18,25 @@ struct AdapterEntry {
   const char* residual;
 };
 
-// Architectures that are not here have one stream and need no token ids after the head.
+// Architectures that are not here have one stream, and need no token ids after the head unless their positions have sections
+// (M-RoPE): llama.cpp takes one position for a token, and four for a row without one.
 constexpr AdapterEntry kPlain = {"", "residual/1", nullptr, false, "l_out"};
+constexpr AdapterEntry kWithTokens = {"", "residual-tokens/1", nullptr, true, "l_out"};
 constexpr AdapterEntry kAdapters[] = {
+    {"cogvlm", "residual-tokens/1", nullptr, true, "l_out"},  // other weights for text than for images
     {"deepseek4", "deepseek4/1", "deepseek4.hyper_connection.count", true, "l_last"},
+    {"glm5-next", "streams-tokens/1", "glm5-next.hyper_connection.count", true, "l_out"},
+    {"hy_v4", "streams-tokens/1", "hy_v4.hyper_connection.count", true, "l_out"},
+    {"qwen4exp", "streams-tokens/1", "qwen4exp.hyper_connection.count", true, "l_last"},
 };
 
-const AdapterEntry& EntryOf(const std::string& architecture) {
+const AdapterEntry& EntryOf(const llama_model* model) {
+  const std::string architecture = Architecture(model);
   const auto* const found = std::find_if(std::begin(kAdapters), std::end(kAdapters),
                                          [&](const AdapterEntry& entry) { return entry.architecture == architecture; });
-  return found == std::end(kAdapters) ? kPlain : *found;
+  if (found != std::end(kAdapters)) return *found;
+  const llama_rope_type rope = llama_model_rope_type(model);
+  return rope == LLAMA_ROPE_TYPE_MROPE || rope == LLAMA_ROPE_TYPE_IMROPE ? kWithTokens : kPlain;
 }
 
 absl::StatusOr<uint32_t> Streams(const llama_model* model, const char* key) {
@@ -43,7 +52,7 @@ absl::StatusOr<uint32_t> Streams(const llama_model* model, const char* key) {
 }  // namespace
 
 absl::StatusOr<BoundaryAdapter> AdapterOf(const llama_model* model) {
-  const AdapterEntry& entry = EntryOf(Architecture(model));
+  const AdapterEntry& entry = EntryOf(model);
   const absl::StatusOr<uint32_t> streams = Streams(model, entry.streams_key);
   if (!streams.ok()) return streams.status();
   const auto width = static_cast<uint32_t>(llama_model_n_embd(model));

@@ -107,6 +107,10 @@ absl::StatusOr<Runtime> NewRuntime(llama_model* model, const EngineConfig& confi
     return absl::FailedPreconditionError(
         absl::StrCat("cannot set up a context of ", config.sessions, " x ", config.context, " positions: ", errors.Text()));
   }
+  if (llama_get_memory(runtime.context.get()) == nullptr) {
+    return absl::FailedPreconditionError(
+        "the model keeps no state between calls: it is an encoder or a diffusion model, not a decoder");
+  }
   if (llama_n_ctx_seq(runtime.context.get()) < config.context) {
     return absl::FailedPreconditionError(absl::StrCat("a session holds ", llama_n_ctx_seq(runtime.context.get()),
                                                       " positions, fewer than the ", config.context, " asked for"));

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <ctime>
 #include <mutex>
 #include <string>
@@ -29,6 +30,8 @@ void Log(absl::string_view message) {
 }
 
 void QuietLlamaLog() {
+  // ggml would print the backtrace of an abort on stdout, which carries the ready line and nothing else.
+  setenv("GGML_NO_BACKTRACE", "1", /*overwrite=*/1);
   llama_log_set(
       [](ggml_log_level level, const char* text, void*) {
         // A continuation belongs to the line before it.

@@ -18,6 +18,7 @@ from dgrctl.artifacts.local import LocalModel
 from dgrctl.artifacts.manifest import load_model_manifest
 from dgrctl.artifacts.provision import verified_model
 from dgrctl.errors import FetchError, InputError
+from dgrctl.recipes.architectures import require_splittable
 from dgrctl.recipes.check import resolved
 from dgrctl.recipes.placement import LayerRange, balanced, check_model, resolve
 from dgrctl.recipes.recipe import load_recipe
@@ -72,11 +73,13 @@ def test_resolving_refuses_the_same(model: LocalModel, tmp_path: Path) -> None:
 
 
 def test_refuses_an_architecture_that_cannot_be_split(tiny: TinyModel, tmp_path: Path) -> None:
-    manifest = msgspec.structs.replace(load_model_manifest(tiny.layout, MODEL_ID), architecture="gemma3")
-    with pytest.raises(InputError, match="architecture 'gemma3', which this patch stack cannot split") as caught:
-        check_model(load_recipe(write_recipe(tmp_path)), manifest)
-    assert caught.value.where == f"{NAME}.toml: model"
-    assert "llama" in (caught.value.remedy or "")
+    manifest = load_model_manifest(tiny.layout, MODEL_ID)
+    recipe = load_recipe(write_recipe(tmp_path))
+    require_splittable(tiny.layout, recipe, manifest)
+    for name, reason in (("t5", "is unsupported: an encoder"), ("never-heard-of", "is not on the roster")):
+        with pytest.raises(InputError, match=reason) as caught:
+            require_splittable(tiny.layout, recipe, msgspec.structs.replace(manifest, architecture=name))
+        assert caught.value.where == f"{NAME}.toml: model"
 
 
 def test_refuses_a_context_beyond_the_models(model: LocalModel, tmp_path: Path) -> None:

@@ -1,0 +1,80 @@
+"""``dgrctl arch``: certifies architectures and keeps the roster."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from dgrctl.certify.architectures.classify import ModelOutcome, classify
+from dgrctl.certify.architectures.lattice import check_model
+from dgrctl.certify.architectures.synthesis import architecture_names, synthesise
+from dgrctl.errors import DgrError, InputError
+from dgrctl.files import write_atomic
+from dgrctl.lanes.build import build_extra, verified_build
+from dgrctl.lanes.record import BuildRecord
+from dgrctl.layout import Layout
+from dgrctl.recipes.architectures import Architecture, Roster, load_roster, save_roster
+from dgrctl.report.architectures_page import architectures_page
+from dgrctl.report.console import note, progress
+
+LANE = "cpu"
+# With more layers, and as upstream has it; see worker/cmake/upstream_archs.cmake.
+GENERATORS = ("dgr-synth", "test-llama-archs")
+# What the reference says of a model without memory; see worker/reference/whole_model.cpp.
+_NO_STATE = "keeps no state between calls"
+
+
+def check(layout: Layout, names: Sequence[str]) -> list[Architecture]:
+    """Runs the lattice of the architectures ``names``, all of the pin if there are none; changes no file.
+
+    Raises:
+        InputError: the pin knows no such architecture.
+        BuildError: the CPU lane was not built, or the generator cannot be.
+        StorageError: the disk is full.
+    """
+    known = architecture_names(layout)
+    for name in names:
+        if name not in known:
+            raise InputError(f"the pin knows no architecture {name!r}", where="NAME", remedy="dgrctl arch list names all of them")
+    build = verified_build(layout, LANE)
+    generators = build_extra(layout, LANE, "reference", GENERATORS, title="Building upstream's generator of small models")
+    chosen = list(names) or known
+    rows = []
+    with progress(f"Certifying {len(chosen)} architecture(s)", total=len(chosen)) as update:
+        for index, name in enumerate(chosen):
+            made = synthesise(layout, generators, name)
+            rows.append(classify(name, [_outcome(layout, build, path) for path in made.models], made.problem))
+            update(index + 1, None)
+    return rows
+
+
+def certify(layout: Layout, names: Sequence[str]) -> Roster:
+    """Like :func:`check`, and enters the rows into the roster; a roster of another pin or stack is begun anew.
+
+    Raises:
+        DgrError: as :func:`check`; the roster is unchanged.
+    """
+    build = verified_build(layout, LANE)
+    rows = {row.name: row for row in check(layout, names)}
+    roster = load_roster(layout)
+    if (roster.pin, roster.stack_digest) == (build.pin, build.stack_digest):
+        rows = {row.name: row for row in roster.architectures} | rows
+    elif names:
+        note("the roster was of another patch stack: it now holds nothing but the architectures named")
+    ordered = tuple(row for _name, row in sorted(rows.items()))
+    fresh = Roster(schema=1, pin=build.pin, stack_digest=build.stack_digest, architectures=ordered)
+    save_roster(layout, fresh)
+    write_atomic(page_path(layout), architectures_page(fresh).encode())
+    return fresh
+
+
+def page_path(layout: Layout) -> Path:
+    """The roster as a page of the documentation."""
+    return layout.root / "docs" / "architectures.md"
+
+
+def _outcome(layout: Layout, build: BuildRecord, path: Path) -> ModelOutcome:
+    try:
+        return ModelOutcome(path.stem, check_model(layout, build, path))
+    except DgrError as error:
+        return ModelOutcome(path.stem, problem=error.what.replace(str(path), path.name), decoder=_NO_STATE not in error.what)
