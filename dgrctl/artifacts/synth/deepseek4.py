@@ -96,8 +96,8 @@ class DeepSeek4:
 
     @property
     def ratios(self) -> tuple[int, ...]:
-        """Compression ratio of each main layer: none at both ends, 4 and 128 by turns between them."""
-        return (0, *(4 if index % 2 else 128 for index in range(1, self.layers - 1)), 0)
+        """Compression ratio of each main layer, by the real model's pattern: two without, then 4 and 128 by turns."""
+        return (0, 0, *(128 if index % 2 else 4 for index in range(2, self.layers)))
 
     @property
     def arguments(self) -> dict[str, int | bool | str]:

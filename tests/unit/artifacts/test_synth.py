@@ -28,9 +28,9 @@ def contents(model: LocalModel) -> Tensors:
 
 # The bytes of every fixture rest on these staying what they are. If one changes, the generator's version must, too.
 DIGESTS = {
-    "f32": "57402df6a801d41c8a80c86b180320240dfbcb6a202270469822ec69c2fa599c",
-    "f16": "379f1eaa998c9e5001561b922c8d53badb59c329b01695eed45a6af12b138b35",
-    "mixed": "10dbc9b2b7dadf43e8a183538223f7ad76791b776c37717a90ef60af8dc5538b",
+    "f32": "baa4a761b07bc21b3ba16997fe91b64e6395d9c23144683e04424fe6263e4baf",
+    "f16": "3f9e05ad64143805bd393064c622a96653190d06acee7d4322c752a867451d64",
+    "mixed": "0ca4acd9c78b488b6f3d2f8acb3fea90ae95fc1d317c68f30da34c12ab821b16",
 }
 
 
