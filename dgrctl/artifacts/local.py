@@ -31,6 +31,7 @@ class LocalModel:
     tail_bytes: int  # output norm and head, the embedding again if it is tied
     tied_bytes: int = 0  # counted in head_bytes and in tail_bytes, held once by a stage that is both
     shared_bytes: int = 0  # held by every stage
+    generator: str | None = None  # what made a fixture, as its files say; None for a real model
 
     @property
     def first_part(self) -> Path:
@@ -140,6 +141,7 @@ def open_set(layout: Layout, manifest: ModelManifest, folder: Path) -> LocalMode
         tail_bytes=inventory.tail_bytes,
         tied_bytes=inventory.tied_bytes,
         shared_bytes=inventory.shared_bytes,
+        generator=inventory.generator,
     )
 
 

@@ -25,9 +25,9 @@ Sha256 = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}$(?!\n)", descriptio
 FileName = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$(?!\n)", max_length=200)]
 ByteCount = Annotated[int, msgspec.Meta(ge=1, le=_MAX_SIZE, description="bytes")]
 Text = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
-_ID_PATTERN = r"^[a-z0-9][a-z0-9._-]*$(?!\n)"
+ID_PATTERN = r"^[a-z0-9][a-z0-9._-]*$(?!\n)"
 ModelClass = Literal["real-model", "fixture"]
-ModelId = Annotated[str, msgspec.Meta(pattern=_ID_PATTERN, max_length=100, description="the manifest's file stem")]
+ModelId = Annotated[str, msgspec.Meta(pattern=ID_PATTERN, max_length=100, description="the manifest's file stem")]
 
 
 class Part(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
@@ -152,7 +152,7 @@ def _refuse_contradictions(manifest: ModelManifest, path: Path, expected_id: str
 def manifest_path(layout: Layout, model_id: str) -> Path:
     """Where the manifest of ``model_id`` lies; InputError with the known models if it does not."""
     path = layout.model_manifests / f"{model_id}.toml"
-    if not re.match(_ID_PATTERN, model_id) or not path.is_file():
+    if not re.match(ID_PATTERN, model_id) or not path.is_file():
         known = ", ".join(model_ids(layout)) or "none"
         raise InputError(
             f"unknown model {model_id!r}",

@@ -7,6 +7,7 @@ and leftovers with names of their own. Being there is never taken for being righ
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,9 +15,18 @@ from pathlib import Path
 
 from dgrctl.artifacts import wheel
 from dgrctl.artifacts.local import Finding, LocalModel, State, open_set, presence, survey
-from dgrctl.artifacts.manifest import ModelManifest, Part, Source, load_model_manifest, model_ids
+from dgrctl.artifacts.manifest import (
+    FIXTURE_MANIFEST,
+    ID_PATTERN,
+    ModelManifest,
+    Part,
+    Source,
+    load_fixture_manifest,
+    load_model_manifest,
+    model_ids,
+)
 from dgrctl.artifacts.storage import model_folder, require_space, storage_root
-from dgrctl.errors import FetchError, IntegrityError, StorageError
+from dgrctl.errors import FetchError, InputError, IntegrityError, StorageError
 from dgrctl.files import storage_errors
 from dgrctl.layout import Layout
 from dgrctl.statelock import file_lock
@@ -58,7 +68,13 @@ def provision(layout: Layout, model_id: str, storage: Storage = None, *, repair:
         IntegrityError: a part's bytes are wrong (and ``repair`` is off), or the source's are.
         FetchError: the source cannot be reached.
     """
-    manifest = load_model_manifest(layout, model_id)
+    manifest = known_manifest(layout, model_id, storage)
+    if manifest.synthesis is not None:
+        raise InputError(
+            f"the model {model_id} is a fixture: it is made, not pulled",
+            where=model_id,
+            remedy=f"dgrctl model verify {model_id}, or make it anew with dgrctl model synth",
+        )
     root = storage_root(layout, storage, create=True)
     folder = model_folder(root, model_id)
     with file_lock(root / ".locks" / f"{model_id}.lock", f"model {model_id} in {root}"):
@@ -71,6 +87,25 @@ def provision(layout: Layout, model_id: str, storage: Storage = None, *, repair:
         return Provisioned(open_set(layout, manifest, folder), tuple(part.name for part in wanted))
 
 
+def known_manifest(layout: Layout, model_id: str, storage: Storage = None) -> ModelManifest:
+    """The manifest of a published model, or of a fixture that lies in the storage.
+
+    Raises:
+        InputError: no such model, or its manifest is malformed or contradicts itself.
+        StorageError: the storage is refused.
+    """
+    if model_id not in model_ids(layout) and re.match(ID_PATTERN, model_id):
+        folder = model_folder(storage_root(layout, storage), model_id)
+        if (folder / FIXTURE_MANIFEST).is_file():
+            manifest = load_fixture_manifest(folder)
+            if manifest.id != model_id:
+                raise InputError(
+                    f"the folder of {model_id} holds the fixture {manifest.id}", where=str(folder), remedy="name it as its folder"
+                )
+            return manifest
+    return load_model_manifest(layout, model_id)
+
+
 def verified_model(layout: Layout, model_id: str, storage: Storage = None) -> LocalModel:
     """The model as it lies in storage, every part hashed. Writes nothing: storage may be mounted read-only.
 
@@ -79,9 +114,11 @@ def verified_model(layout: Layout, model_id: str, storage: Storage = None) -> Lo
         IntegrityError: a part is missing or its bytes are wrong.
         InputError, StorageError: as for :func:`provision`.
     """
-    manifest = load_model_manifest(layout, model_id)
+    manifest = known_manifest(layout, model_id, storage)
     folder = model_folder(storage_root(layout, storage), model_id)
-    pull_command = _command(model_id, storage)
+    pull_command, repair_command = _command(model_id, storage), _command(model_id, storage, "--repair")
+    if manifest.synthesis is not None:
+        pull_command = repair_command = f"remove {folder} and make the fixture anew with dgrctl model synth"
     # Completeness first: no part is hashed for a set that cannot be used anyway.
     missing = [finding for finding in presence(folder, manifest) if finding.state is State.MISSING]
     if len(missing) == len(manifest.parts):
@@ -93,16 +130,18 @@ def verified_model(layout: Layout, model_id: str, storage: Storage = None) -> Lo
             detail=_lines(missing),
             remedy=pull_command,
         )
-    _refuse_bad(survey(folder, manifest), _command(model_id, storage, "--repair"))
+    _refuse_bad(survey(folder, manifest), repair_command)
     return open_set(layout, manifest, folder)
 
 
 def statuses(layout: Layout, storage: Storage = None) -> list[ModelStatus]:
-    """Every model that has a manifest, with what a look at file sizes says about it."""
+    """Every published model and every fixture in the storage, with what a look at file sizes says about it."""
     root = storage_root(layout, storage)
     found: list[ModelStatus] = []
-    for model_id in model_ids(layout):
-        manifest = load_model_manifest(layout, model_id)
+    published = model_ids(layout)
+    fixtures = sorted(path.parent.name for path in root.glob(f"[!.]*/{FIXTURE_MANIFEST}") if path.parent.name not in published)
+    for model_id in (*published, *fixtures):
+        manifest = known_manifest(layout, model_id, storage)
         folder = model_folder(root, model_id)
         states = [finding.state for finding in presence(folder, manifest)]
         missing = states.count(State.MISSING)

@@ -63,6 +63,7 @@ def certification(subject: Subject, measured: Measured) -> predicate.Certificati
         layers=prepared.model.layer_count,
         vocabulary=vocabulary,
         residual_width=row_values,
+        generator=prepared.model.generator,
     )
     parity, speed = _parity(subject, measured), _speed(subject, measured)
     reasons = reasons_to_fail(parity, speed, lock)

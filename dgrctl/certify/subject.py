@@ -6,6 +6,7 @@ import platform
 from dataclasses import dataclass
 from pathlib import Path
 
+from dgrctl.artifacts.local import LocalModel
 from dgrctl.certify.prompts import PromptSet, load_prompt_set
 from dgrctl.errors import InputError, ToolchainError
 from dgrctl.evidence.lock import Lock, load_lock, load_locks
@@ -62,6 +63,7 @@ def find_subject(layout: Layout, *, lane: str, recipe: str, lock: str | None = N
             remedy="run the same command on a machine of that lane",
         )
     prepared, device = prepare(layout, recipe, storage), detect(lane)
+    require_class(judge, prepared.model)
     _require_isa(prepared.build.isa, device)
     return Subject(
         lock=judge,
@@ -71,6 +73,20 @@ def find_subject(layout: Layout, *, lane: str, recipe: str, lock: str | None = N
         prepared=prepared,
         device=device,
     )
+
+
+def require_class(lock: Lock, model: LocalModel) -> None:
+    """Refuses to measure a fixture model under a lock whose evidence would count for a real one.
+
+    Raises:
+        InputError: the lock's class is another than ``fixture``, and the model is one.
+    """
+    if model.generator is not None and lock.evidence_class != "fixture":
+        raise InputError(
+            f"the model {model.manifest.id} is a fixture, made by {model.generator}: it can never give {lock.evidence_class}",
+            where=f"{lock.name}.toml: class",
+            remedy='write a lock of class "fixture" for it, or certify a real model',
+        )
 
 
 def _require_isa(built: str, device: DeviceIdentity) -> None:

@@ -26,7 +26,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     pull.set_defaults(run=_pull)
 
     listing = actions.add_parser(
-        "list", help="the models that have a manifest, and which of them are here (not hashed)", allow_abbrev=False
+        "list", help="published models and fixtures, and which of them are here (not hashed)", allow_abbrev=False
     )
     listing.set_defaults(run=_list)
 
@@ -97,11 +97,19 @@ def _list(layout: Layout, arguments: argparse.Namespace) -> int:
         )
         return 0
     rows = [
-        (manifest.id, manifest.architecture, manifest.quantisation, f"{manifest.layer_count}", f"{manifest.size:,}", status.state)
+        (
+            manifest.id,
+            manifest.model_class,
+            manifest.architecture,
+            manifest.quantisation,
+            f"{manifest.layer_count}",
+            f"{manifest.size:,}",
+            status.state,
+        )
         for status in found
         for manifest in (status.manifest,)
     ]
-    print_table(("MODEL", "ARCHITECTURE", "QUANTISATION", "LAYERS", "BYTES", "STATE"), rows)
+    print_table(("MODEL", "CLASS", "ARCHITECTURE", "QUANTISATION", "LAYERS", "BYTES", "STATE"), rows)
     return 0
 
 

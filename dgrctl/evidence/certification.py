@@ -89,7 +89,10 @@ class RecipeReference(Record, frozen=True):
 
 
 class ModelReference(Record, frozen=True):
-    """The model set. ``residual_width`` is the number of values that cross a cut for one position (streams x width)."""
+    """The model set. ``residual_width`` is the number of values that cross a cut for one position (streams x width).
+
+    ``generator`` names what made a fixture, as the model's own files say; a real model has none.
+    """
 
     id: Name
     set_sha256: Sha256Hex
@@ -97,6 +100,7 @@ class ModelReference(Record, frozen=True):
     layers: Positive
     vocabulary: Positive
     residual_width: Positive
+    generator: Text | None = None
 
 
 class Device(Record, frozen=True):

@@ -47,6 +47,10 @@ def _identity(certification: Certification, lock: Lock) -> Iterator[str]:
     shown = f"{certification.device.name}\n{certification.environment.before.cpu_model}".lower()
     if certification.evidence_class in ("real-hardware", "release") and any(name in shown for name in _EMULATED):
         yield f"{certification.device.name} is an emulator; it can never give {certification.evidence_class}"
+    if certification.model.generator is not None and certification.evidence_class != "fixture":
+        yield (
+            f"its model is a fixture, made by {certification.model.generator}; it can never give {certification.evidence_class}"
+        )
     ranges = certification.recipe.ranges
     contiguous = all(left[1] == right[0] for left, right in pairwise(ranges)) and all(begin < end for begin, end in ranges)
     if not contiguous or ranges[0][0] != 0 or ranges[-1][1] != certification.model.layers:

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dgrctl.artifacts.local import LocalModel
-from dgrctl.artifacts.manifest import load_model_manifest
-from dgrctl.artifacts.provision import Storage, verified_model
+from dgrctl.artifacts.provision import Storage, known_manifest, verified_model
 from dgrctl.layout import Layout
 from dgrctl.recipes.architectures import require_splittable
 from dgrctl.recipes.placement import LayerRange, check_model, resolve
@@ -40,7 +39,7 @@ def resolved(layout: Layout, path: Path, storage: Storage = None) -> Resolved:
         FetchError, IntegrityError, StorageError: see :func:`dgrctl.artifacts.provision.verified_model`.
     """
     recipe = load_recipe(path)
-    manifest = load_model_manifest(layout, recipe.model)
+    manifest = known_manifest(layout, recipe.model, storage)
     check_model(recipe, manifest)
     require_splittable(layout, recipe, manifest)
     model = verified_model(layout, recipe.model, storage)

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dgrctl.artifacts.local import LocalModel
-from dgrctl.artifacts.manifest import load_model_manifest
-from dgrctl.artifacts.provision import verified_model
+from dgrctl.artifacts.provision import known_manifest, verified_model
 from dgrctl.lanes.build import verified_build
 from dgrctl.lanes.record import BuildRecord
 from dgrctl.layout import Layout
@@ -39,7 +38,7 @@ def prepare(layout: Layout, recipe: str, storage: str | None = None) -> Prepared
         DgrError: the model was not pulled or the lane not built; the remedy is the command that does.
     """
     wanted = load_recipe(find_recipe(layout, recipe))
-    manifest = load_model_manifest(layout, wanted.model)
+    manifest = known_manifest(layout, wanted.model, storage)
     check_model(wanted, manifest)
     require_splittable(layout, wanted, manifest)
     model = verified_model(layout, wanted.model, storage)

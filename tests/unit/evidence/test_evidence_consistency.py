@@ -27,6 +27,7 @@ INCONSISTENT: list[tuple[str, Callable[[Any], Any], str]] = [
     ("evidence_class", lambda _: "real-model", "its evidence class is real-model"),
     ("device.name", lambda _: "QEMU TCG CPU version 2.5+", "emulator"),
     ("environment.before.cpu_model", lambda _: "llvmpipe (LLVM 15.0.6)", "emulator"),
+    ("model.generator", lambda _: "deepseek4/1", "its model is a fixture"),
     ("recipe.ranges", lambda _: ((0, 15), (16, 30)), "ranges"),
     ("recipe.ranges", lambda _: ((1, 15), (15, 30)), "ranges"),
     ("recipe.ranges", lambda _: ((0, 15), (15, 29)), "ranges"),
