@@ -2,27 +2,23 @@
 
 Kept from the real one: four residual streams (hyper-connections), three hash-routed layers that need token ids, layers of every
 compression ratio (0: window alone; 4: CSA with its indexer; 128: HCA), an indexer that selects fewer blocks than a prompt has, a
-window shorter than a prompt, one shared and several routed experts, and one multi-token-prediction block at the end. Tensor names
-and shapes are those that src/models/deepseek4.cpp of the pinned upstream loads.
+window shorter than a prompt, one shared and several routed experts, and one multi-token-prediction block at the end.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Literal
 
-import numpy as np
-from numpy.typing import NDArray
-
+from dgrctl.artifacts.deepseek4 import ARCHITECTURE, CSA_RATIO, HCA_RATIO, Dimensions, TensorShape, Use, tensor_shapes
 from dgrctl.artifacts.inventory import GENERATOR_KEY
 from dgrctl.artifacts.synth.quantise import encode
-from dgrctl.artifacts.synth.stream import Stream
+from dgrctl.artifacts.synth.stream import Stream, Values
 from dgrctl.artifacts.synth.writer import Pair, PlannedTensor
 from dgrctl.errors import InputError
 
-ARCHITECTURE = "deepseek4"
 # Part of every tensor's key: whatever changes a byte of a fixture changes this.
 GENERATOR = "deepseek4/1"
 WEIGHTS = ("f32", "f16", "mixed")
@@ -37,29 +33,39 @@ HASH_LAYERS = 3
 WINDOW = 32
 SELECTED_BLOCKS = 8  # of the indexer
 
-_HEADS, _HEAD_WIDTH, _ROPE_WIDTH = 4, 64, 32
-_QUERY_RANK, _OUTPUT_GROUPS, _OUTPUT_RANK = 64, 4, 32
-_EXPERTS, _ACTIVE_EXPERTS, _EXPERT_WIDTH = 8, 2, 64
-_INDEXER_HEADS, _INDEXER_WIDTH = 4, 128
-_MIXES = (2 + STREAMS) * STREAMS
-_CSA = 4
-
-# What a matrix is stored as, by the part that it has in the model. Vectors, hyper-connections and routers are always F32.
-_TYPES = {
-    "f32": dict.fromkeys(("embedding", "output", "attention", "compressor", "expert", "expert-down", "shared"), "F32"),
-    "f16": dict.fromkeys(("embedding", "output", "attention", "compressor", "expert", "expert-down", "shared"), "F16"),
-    "mixed": {
-        "embedding": "Q8_0",
-        "output": "Q4_K",
-        "attention": "Q8_0",
-        "compressor": "F16",
-        "expert": "Q4_K",
-        "expert-down": "Q4_0",
-        "shared": "Q5_0",
-    },
-}
-_FILE_TYPES = {"f32": 0, "f16": 1, "mixed": 15}  # LLAMA_FTYPE_ALL_F32, _MOSTLY_F16, _MOSTLY_Q4_K_M
+_ROPE_WIDTH = 32
+_EXPERTS, _ACTIVE_EXPERTS = 8, 2
 _MIXED_BLOCK = 256  # of Q4_K: rows of the embedding width must be whole blocks
+_FILE_TYPES = {"f32": 0, "f16": 1, "mixed": 15}  # LLAMA_FTYPE_ALL_F32, _MOSTLY_F16, _MOSTLY_Q4_K_M
+
+# What the matrices are stored as; everything else is F32, and the table of experts I32.
+_MATRICES: tuple[Use, ...] = (
+    "embedding", "output", "attention", "compressor", "indexer-query", "expert", "expert-down", "shared", "prediction",
+)  # fmt: skip
+_MIXED_TYPES: dict[Use, str] = {
+    "embedding": "Q8_0",
+    "output": "Q4_K",
+    "attention": "Q8_0",
+    "compressor": "F16",
+    "indexer-query": "F16",
+    "expert": "Q4_K",
+    "expert-down": "Q4_0",
+    "shared": "Q5_0",
+    "prediction": "Q8_0",
+}
+
+# (standard deviation, mean) of a tensor's values. Those that are not named keep the magnitude of what they are multiplied with:
+# deviation 1 / sqrt(row). The vision bias is large enough to change the routing wherever it is taken.
+_VALUES: dict[Use, tuple[float, float]] = {
+    "embedding": (1.0, 0.0),
+    "norm": (0.1, 1.0),
+    "sinks": (0.5, 0.0),
+    "mix-base": (0.3, 0.0),
+    "mix-scale": (0.1, 1.0),
+    "offsets": (0.3, 0.0),
+    "router-bias": (0.1, 0.0),
+    "vision-bias": (2.0, 0.0),
+}
 
 
 @dataclass(frozen=True)
@@ -97,7 +103,30 @@ class DeepSeek4:
     @property
     def ratios(self) -> tuple[int, ...]:
         """Compression ratio of each main layer, by the real model's pattern: two without, then 4 and 128 by turns."""
-        return (0, 0, *(128 if index % 2 else 4 for index in range(2, self.layers)))
+        return (0, 0, *(HCA_RATIO if index % 2 else CSA_RATIO for index in range(2, self.layers)))
+
+    @property
+    def dimensions(self) -> Dimensions:
+        """The sizes of its tensors."""
+        return Dimensions(
+            width=self.embedding,
+            streams=STREAMS,
+            vocabulary=VOCABULARY,
+            ratios=self.ratios,
+            prediction_layers=1,
+            hash_layers=HASH_LAYERS,
+            heads=4,
+            head_width=64,
+            query_rank=64,
+            output_groups=4,
+            output_rank=32,
+            experts=_EXPERTS,
+            active_experts=_ACTIVE_EXPERTS,
+            expert_width=64,
+            indexer_heads=4,
+            indexer_width=128,
+            vision_bias=self.vision_bias,
+        )
 
     @property
     def arguments(self) -> dict[str, int | bool | str]:
@@ -106,23 +135,24 @@ class DeepSeek4:
 
     def pairs(self) -> list[Pair]:
         """The metadata."""
+        sizes = self.dimensions
         own: list[tuple[str, str, int | float | bool | list[int]]] = [
             ("vocab_size", "UINT32", VOCABULARY),
             ("context_length", "UINT32", CONTEXT),
             ("embedding_length", "UINT32", self.embedding),
             ("block_count", "UINT32", self.layers + 1),
             ("nextn_predict_layers", "UINT32", 1),
-            ("attention.head_count", "UINT32", _HEADS),
+            ("attention.head_count", "UINT32", sizes.heads),
             ("attention.head_count_kv", "UINT32", 1),
-            ("attention.key_length", "UINT32", _HEAD_WIDTH),
-            ("attention.value_length", "UINT32", _HEAD_WIDTH),
+            ("attention.key_length", "UINT32", sizes.head_width),
+            ("attention.value_length", "UINT32", sizes.head_width),
             ("rope.dimension_count", "UINT32", _ROPE_WIDTH),
             ("rope.freq_base", "FLOAT32", 10000.0),
             ("attention.layer_norm_rms_epsilon", "FLOAT32", 1e-6),
-            ("attention.q_lora_rank", "UINT32", _QUERY_RANK),
+            ("attention.q_lora_rank", "UINT32", sizes.query_rank),
             ("attention.sliding_window", "UINT32", WINDOW),
-            ("feed_forward_length", "UINT32", _EXPERT_WIDTH),
-            ("expert_feed_forward_length", "UINT32", _EXPERT_WIDTH),
+            ("feed_forward_length", "UINT32", sizes.expert_width),
+            ("expert_feed_forward_length", "UINT32", sizes.expert_width),
             ("expert_count", "UINT32", _EXPERTS),
             ("expert_used_count", "UINT32", _ACTIVE_EXPERTS),
             ("expert_shared_count", "UINT32", 1),
@@ -130,11 +160,11 @@ class DeepSeek4:
             ("expert_weights_scale", "FLOAT32", 1.5),
             ("expert_weights_norm", "BOOL", True),
             ("swiglu_clamp_exp", "FLOAT32", 10.0),
-            ("attention.indexer.head_count", "UINT32", _INDEXER_HEADS),
-            ("attention.indexer.key_length", "UINT32", _INDEXER_WIDTH),
+            ("attention.indexer.head_count", "UINT32", sizes.indexer_heads),
+            ("attention.indexer.key_length", "UINT32", sizes.indexer_width),
             ("attention.indexer.top_k", "UINT32", SELECTED_BLOCKS),
-            ("attention.output_group_count", "UINT32", _OUTPUT_GROUPS),
-            ("attention.output_lora_rank", "UINT32", _OUTPUT_RANK),
+            ("attention.output_group_count", "UINT32", sizes.output_groups),
+            ("attention.output_lora_rank", "UINT32", sizes.output_rank),
             ("attention.compress_rope_freq_base", "FLOAT32", 160000.0),
             ("attention.compress_ratios", "INT32", [*self.ratios, 0]),
             ("hyper_connection.count", "UINT32", STREAMS),
@@ -154,7 +184,19 @@ class DeepSeek4:
 
     def tensors(self) -> list[PlannedTensor]:
         """Every tensor, in file order."""
-        return list(_Tensors(self).all())
+        stream = Stream(GENERATOR, self.seed)
+        return [self._planned(stream, tensor) for tensor in tensor_shapes(self.dimensions)]
+
+    def _planned(self, stream: Stream, tensor: TensorShape) -> PlannedTensor:
+        type_name, make = self._type(tensor.use), _values(stream, tensor)
+        return PlannedTensor(tensor.name, type_name, tensor.shape, lambda: encode(make(), type_name))
+
+    def _type(self, use: Use) -> str:
+        if use == "expert-table":
+            return "I32"
+        if use not in _MATRICES:
+            return "F32"
+        return _MIXED_TYPES[use] if self.weights == "mixed" else self.weights.upper()
 
 
 def default_embedding(weights: Weights) -> int:
@@ -162,100 +204,10 @@ def default_embedding(weights: Weights) -> int:
     return _MIXED_BLOCK if weights == "mixed" else 128
 
 
-class _Tensors:
-    def __init__(self, model: DeepSeek4) -> None:
-        self._model = model
-        self._stream = Stream(GENERATOR, model.seed)
-        self._types = _TYPES[model.weights]
-
-    def all(self) -> Iterator[PlannedTensor]:
-        width = self._model.embedding
-        yield self._matrix("token_embd.weight", (width, VOCABULARY), "embedding", deviation=1.0)
-        yield self._vector("output_norm.weight", width)
-        yield self._matrix("output.weight", (width, VOCABULARY), "output")
-        yield from self._hyper_connection("output_hc", STREAMS, 1)
-        for layer in range(self._model.layers):
-            yield from self._layer(layer, self._model.ratios[layer])
-        yield from self._layer(self._model.layers, 0)
-        yield from self._prediction(f"blk.{self._model.layers}.nextn.")
-
-    def _layer(self, layer: int, ratio: int) -> Iterator[PlannedTensor]:
-        block = f"blk.{layer}."
-        yield from self._attention(block)
-        for part in ("attn", "ffn"):
-            yield from self._hyper_connection(f"{block}hc_{part}", _MIXES, 3)
-        if ratio:
-            yield from self._compressor(f"{block}attn_compressor", _HEAD_WIDTH, ratio)
-        if ratio == _CSA:
-            yield from self._compressor(f"{block}indexer_compressor", _INDEXER_WIDTH, ratio)
-            yield self._matrix(f"{block}indexer.proj.weight", (self._model.embedding, _INDEXER_HEADS), "compressor")
-            yield self._matrix(f"{block}indexer.attn_q_b.weight", (_QUERY_RANK, _INDEXER_HEADS * _INDEXER_WIDTH), "compressor")
-        yield from self._experts(block, hashed=layer < HASH_LAYERS)
-
-    def _attention(self, block: str) -> Iterator[PlannedTensor]:
-        width, rank, heads = self._model.embedding, _QUERY_RANK, _HEADS * _HEAD_WIDTH
-        yield self._vector(f"{block}attn_norm.weight", width)
-        yield self._vector(f"{block}attn_sinks.weight", _HEADS, deviation=0.5, mean=0.0)
-        yield self._matrix(f"{block}attn_q_a.weight", (width, rank), "attention")
-        yield self._vector(f"{block}attn_q_a_norm.weight", rank)
-        yield self._matrix(f"{block}attn_q_b.weight", (rank, heads), "attention")
-        yield self._matrix(f"{block}attn_kv.weight", (width, _HEAD_WIDTH), "attention")
-        yield self._vector(f"{block}attn_kv_a_norm.weight", _HEAD_WIDTH)
-        grouped = (heads // _OUTPUT_GROUPS, _OUTPUT_RANK * _OUTPUT_GROUPS)
-        yield self._matrix(f"{block}attn_output_a.weight", grouped, "attention")
-        yield self._matrix(f"{block}attn_output_b.weight", (_OUTPUT_GROUPS * _OUTPUT_RANK, width), "attention")
-
-    def _hyper_connection(self, prefix: str, mixes: int, scales: int) -> Iterator[PlannedTensor]:
-        yield self._floats(f"{prefix}_fn.weight", (STREAMS * self._model.embedding, mixes))
-        yield self._vector(f"{prefix}_base.weight", mixes, deviation=0.3, mean=0.0)
-        yield self._vector(f"{prefix}_scale.weight", scales)
-
-    def _compressor(self, prefix: str, width: int, ratio: int) -> Iterator[PlannedTensor]:
-        # Blocks of ratio 4 overlap: each is made of two halves.
-        states = 2 * width if ratio == _CSA else width
-        yield self._matrix(f"{prefix}_kv.weight", (self._model.embedding, states), "compressor")
-        yield self._matrix(f"{prefix}_gate.weight", (self._model.embedding, states), "compressor")
-        yield self._floats(f"{prefix}_ape.weight", (states, ratio), deviation=0.3)
-        yield self._vector(f"{prefix}_norm.weight", width)
-
-    def _experts(self, block: str, *, hashed: bool) -> Iterator[PlannedTensor]:
-        width = self._model.embedding
-        yield self._floats(f"{block}ffn_gate_inp.weight", (width, _EXPERTS))
-        if hashed:
-            name = f"{block}ffn_gate_tid2eid.weight"
-            yield PlannedTensor(name, "I32", (_ACTIVE_EXPERTS, VOCABULARY), lambda: encode(self._table(name), "I32"))
-        else:
-            yield self._vector(f"{block}exp_probs_b.bias", _EXPERTS, deviation=0.1, mean=0.0)
-        if self._model.vision_bias:
-            yield self._vector(f"{block}exp_probs_b_vl.bias", _EXPERTS, deviation=2.0, mean=0.0)
-        yield self._vector(f"{block}ffn_norm.weight", width)
-        for part, rows, columns in (("gate", width, _EXPERT_WIDTH), ("up", width, _EXPERT_WIDTH), ("down", _EXPERT_WIDTH, width)):
-            use = "expert-down" if part == "down" else "expert"
-            yield self._matrix(f"{block}ffn_{part}_exps.weight", (rows, columns, _EXPERTS), use)
-            yield self._matrix(f"{block}ffn_{part}_shexp.weight", (rows, columns), "shared")
-
-    def _prediction(self, prefix: str) -> Iterator[PlannedTensor]:
-        width = self._model.embedding
-        yield self._matrix(f"{prefix}eh_proj.weight", (2 * width, width), "attention")
-        for name in ("enorm", "hnorm", "shared_head_norm"):
-            yield self._vector(f"{prefix}{name}.weight", width)
-
-    def _table(self, name: str) -> NDArray[np.int32]:
-        return self._stream.choices(name, VOCABULARY, _ACTIVE_EXPERTS, _EXPERTS)
-
-    def _vector(self, name: str, width: int, *, deviation: float = 0.1, mean: float = 1.0) -> PlannedTensor:
-        return self._planned(name, (width,), "F32", deviation, mean)
-
-    def _floats(self, name: str, shape: tuple[int, ...], *, deviation: float | None = None) -> PlannedTensor:
-        return self._planned(name, shape, "F32", deviation)
-
-    def _matrix(self, name: str, shape: tuple[int, ...], use: str, *, deviation: float | None = None) -> PlannedTensor:
-        return self._planned(name, shape, self._types[use], deviation)
-
-    def _planned(
-        self, name: str, shape: tuple[int, ...], type_name: str, deviation: float | None, mean: float = 0.0
-    ) -> PlannedTensor:
-        """Unless told otherwise the values keep the magnitude of what they are multiplied with: deviation 1 / sqrt(row)."""
-        spread = 1.0 / math.sqrt(shape[0]) if deviation is None else deviation
-        rows_last = tuple(reversed(shape))
-        return PlannedTensor(name, type_name, shape, lambda: encode(self._stream.bell(name, rows_last, spread, mean), type_name))
+def _values(stream: Stream, tensor: TensorShape) -> Callable[[], Values]:
+    """Makes a tensor's values, rows last, when they are asked for."""
+    name, shape = tensor.name, tuple(reversed(tensor.shape))
+    if tensor.use == "expert-table":
+        return lambda: stream.choices(name, VOCABULARY, _ACTIVE_EXPERTS, _EXPERTS)
+    deviation, mean = _VALUES.get(tensor.use, (1.0 / math.sqrt(tensor.shape[0]), 0.0))
+    return lambda: stream.bell(name, shape, deviation, mean)

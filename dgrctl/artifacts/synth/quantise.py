@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dgrctl.artifacts.gguf_types import TENSOR_TYPES
+from dgrctl.artifacts.synth.stream import Values
 
 _BLOCK = 256  # QK_K
 _SUB = 32  # values that share one scale and one minimum
@@ -18,7 +19,7 @@ _SUB = 32  # values that share one scale and one minimum
 NUMBERS = {name: number for number, (name, _, _) in TENSOR_TYPES.items()}
 
 
-def encode(values: NDArray[np.float32] | NDArray[np.int32], type_name: str) -> bytes:
+def encode(values: Values, type_name: str) -> bytes:
     """The bytes of a tensor whose last axis holds its rows.
 
     Raises:

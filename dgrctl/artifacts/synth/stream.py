@@ -18,6 +18,8 @@ from numpy.typing import NDArray
 _MEAN = 2 * 65535
 _DEVIATION = math.sqrt((65536 * 65536 - 1) / 3)
 
+Values = NDArray[np.float32] | NDArray[np.int32]
+
 
 class Stream:
     """The bits of one generator and seed.
