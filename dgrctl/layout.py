@@ -88,6 +88,10 @@ class Layout:
         return self.root / "manifests" / "models"
 
     @property
+    def target_manifests(self) -> Path:
+        return self.root / "manifests" / "targets"
+
+    @property
     def recipes(self) -> Path:
         return self.root / "recipes"
 

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+import msgspec
+
 ARCHITECTURE = "deepseek4"
 CSA_RATIO = 4  # compressed sparse attention: one row for 4 tokens, selected by an indexer
 HCA_RATIO = 128  # heavily compressed attention: one row for 128 tokens, all of them seen
@@ -37,8 +39,7 @@ Use = Literal[
 ]
 
 
-@dataclass(frozen=True)
-class Dimensions:
+class Dimensions(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """Sizes of one model. ``ratios`` holds the compression ratio of each main layer: 0, 4 or 128."""
 
     width: int  # of one residual stream

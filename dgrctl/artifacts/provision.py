@@ -26,6 +26,7 @@ from dgrctl.artifacts.manifest import (
     model_ids,
 )
 from dgrctl.artifacts.storage import model_folder, require_space, storage_root
+from dgrctl.artifacts.target import refuse_target
 from dgrctl.errors import FetchError, InputError, IntegrityError, StorageError
 from dgrctl.files import storage_errors
 from dgrctl.layout import Layout
@@ -103,6 +104,7 @@ def known_manifest(layout: Layout, model_id: str, storage: Storage = None) -> Mo
                     f"the folder of {model_id} holds the fixture {manifest.id}", where=str(folder), remedy="name it as its folder"
                 )
             return manifest
+    refuse_target(layout, model_id)
     return load_model_manifest(layout, model_id)
 
 
