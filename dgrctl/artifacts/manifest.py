@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -38,11 +39,20 @@ class Part(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True
     sha256: Sha256
 
 
+class Piece(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """Which bytes of a part a file holds, where it does not hold all of them."""
+
+    offset: Annotated[int, msgspec.Meta(ge=0, le=_MAX_SIZE)]
+    size: ByteCount
+    sha256: Sha256
+
+
 class Member(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """One file inside a package that is, byte for byte, a part."""
+    """One file inside a package that is, byte for byte, a part or a piece of one."""
 
     part: FileName
     path: Text
+    piece: Piece | None = None
 
 
 class PypiWheel(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True, tag_field="kind", tag="pypi-wheel"):
@@ -57,8 +67,8 @@ class PypiWheel(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only
 
     @property
     def provides(self) -> tuple[str, ...]:
-        """Names of the parts it carries."""
-        return tuple(member.part for member in self.members)
+        """Names of the parts it carries whole."""
+        return tuple(member.part for member in self.members if member.piece is None)
 
 
 # Further kinds of source join here as structs with the same tag field (``A | B``) and a ``provides`` property; the fetcher for
@@ -101,6 +111,16 @@ class ModelManifest(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_
     def size(self) -> int:
         """Bytes of all parts together."""
         return sum(part.size for part in self.parts)
+
+    def pieces_of(self, part: str) -> tuple[tuple[Source, Member, Piece], ...]:
+        """The pieces that ``part`` is put together from, in order; none if a source carries it whole."""
+        found = [
+            (source, member, member.piece)
+            for source in self.sources
+            for member in source.members
+            if member.part == part and member.piece is not None
+        ]
+        return tuple(sorted(found, key=lambda entry: entry[2].offset))
 
     @property
     def set_digest(self) -> str:
@@ -173,17 +193,36 @@ def _contradictions(manifest: ModelManifest, path: Path, expected_id: str) -> li
     if manifest.id != expected_id:
         found.append(("id", f"it is called {manifest.id!r} in a file called {path.name!r}", "make the two equal"))
     found += _part_contradictions([part.name for part in manifest.parts])
+    return found + _source_contradictions(manifest)
+
+
+def _source_contradictions(manifest: ModelManifest) -> list[tuple[str, str, str]]:
+    """What is wrong with where the parts come from: each from exactly one place, whole or in pieces that fit together."""
+    found: list[tuple[str, str, str]] = []
     names = {part.name for part in manifest.parts}
-    provided = Counter(name for source in manifest.sources for name in source.provides)
-    for name, times in sorted(provided.items()):
-        if name not in names:
-            found.append(("sources", f"a source brings {name!r}, which is no part", "correct the member's part"))
-        elif times > 1:
-            found.append(("sources", f"the part {name!r} is brought {times} times", "leave it to one source"))
+    members = [member for source in manifest.sources for member in source.members]
+    whole = Counter(member.part for member in members if member.piece is None)
+    for name in sorted({member.part for member in members} - names):
+        found.append(("sources", f"a source brings {name!r}, which is no part", "correct the member's part"))
     for index, part in enumerate(manifest.parts):
-        if part.name not in provided and manifest.synthesis is None:
+        pieces = [piece for _, _, piece in manifest.pieces_of(part.name)]
+        if whole[part.name] + bool(pieces) > 1:
+            times = whole[part.name] + bool(pieces)
+            found.append(("sources", f"the part {part.name!r} is brought {times} times", "leave it to one source"))
+        elif pieces and (gap := _gap(pieces, part.size)):
+            found.append(("sources", f"the pieces of {part.name!r} do not fit together: {gap}", "correct the members' pieces"))
+        elif not pieces and not whole[part.name] and manifest.synthesis is None:
             found.append((f"parts[{index}]", f"no source brings the part {part.name!r}", "add it to a source's members"))
     return found
+
+
+def _gap(pieces: Sequence[Piece], size: int) -> str | None:
+    expected = 0
+    for piece in pieces:
+        if piece.offset != expected:
+            return f"one begins at byte {piece.offset}, and the bytes before it end at {expected}"
+        expected += piece.size
+    return None if expected == size else f"they end at byte {expected}, and the part has {size}"
 
 
 def _part_contradictions(names: list[str]) -> list[tuple[str, str, str]]:

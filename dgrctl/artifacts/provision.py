@@ -25,6 +25,7 @@ from dgrctl.artifacts.manifest import (
     load_model_manifest,
     model_ids,
 )
+from dgrctl.artifacts.pieces import Pieced
 from dgrctl.artifacts.storage import model_folder, require_space, storage_root
 from dgrctl.artifacts.target import refuse_target
 from dgrctl.errors import FetchError, InputError, IntegrityError, StorageError
@@ -164,26 +165,32 @@ def _make_folder(folder: Path) -> None:
 
 def _bring(manifest: ModelManifest, wanted: Sequence[Part], folder: Path) -> None:
     names = {part.name for part in wanted}
-    sources = [source for source in manifest.sources if names & set(source.provides)]
-    _sweep(manifest, sources, folder)
-    if not sources:
+    whole = [source for source in manifest.sources if names & set(source.provides)]
+    pieced = [Pieced.of(manifest, part, folder) for part in wanted if manifest.pieces_of(part.name)]
+    _sweep(manifest, [*whole, *(source for part in pieced for source in part.missing)], folder)
+    if not wanted:
         return
-    require_space(folder, _space_needed(sources, wanted, folder), f"pulling {manifest.id}")
-    for source in sources:
+    require_space(folder, _space_needed(whole, pieced, wanted, folder), f"pulling {manifest.id}")
+    for source in whole:
         wheel.bring(source, [part for part in wanted if part.name in source.provides], folder)
+    for part in pieced:
+        part.bring()
     _sweep(manifest, (), folder)
 
 
-def _space_needed(sources: Sequence[Source], wanted: Sequence[Part], folder: Path) -> int:
+def _space_needed(whole: Sequence[Source], pieced: Sequence[Pieced], wanted: Sequence[Part], folder: Path) -> int:
     """The most bytes that are taken at once: pip holds a download twice; a package goes once its parts are unpacked."""
     sizes = {part.name: part.size for part in wanted}
     needed = kept = 0
-    for source in sources:
+    for source in whole:
         unpacked = sum(sizes.get(name, 0) for name in source.provides)
         there = wheel.downloaded_bytes(source, folder)
         download = 0 if there else 2 * source.size
         needed = max(needed, kept + download, kept + unpacked + (source.size - there))
         kept += unpacked
+    for part in pieced:
+        needed = max(needed, kept + part.space_needed())
+        kept += part.part.size
     return needed
 
 

