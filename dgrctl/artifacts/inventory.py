@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from dgrctl.artifacts.gguf_header import GgufHeader, Scalar, Tensor
 from dgrctl.artifacts.gguf_types import FILE_TYPES
@@ -31,8 +32,9 @@ _EVERYWHERE = {"rope_freqs", "rope_factors_long", "rope_factors_short"}
 class Inventory:
     """Sizes are bytes of tensor data, without padding.
 
-    ``layer_bytes`` has one entry per main layer; multi-token-prediction layers count as the tail's. ``tied_bytes`` is what
-    ``head_bytes`` and ``tail_bytes`` both count, held once if one stage is both. ``shared_bytes`` is held by every stage.
+    ``layer_bytes`` has one entry per main layer. ``prediction_bytes`` are those of layers for multi-token prediction: no stage
+    loads them while it is off, so they count for none. ``tied_bytes`` is what ``head_bytes`` and ``tail_bytes`` both count, held
+    once if one stage is both. ``shared_bytes`` is held by every stage.
     """
 
     architecture: str
@@ -43,8 +45,33 @@ class Inventory:
     tail_bytes: int
     tied_bytes: int
     shared_bytes: int
+    prediction_bytes: int
     tokenizer_sha256: str | None
     generator: str | None  # of a fixture model; None for others
+
+
+class Sized(Protocol):
+    """What a stage's size follows from; the fields are those of :class:`Inventory`."""
+
+    @property
+    def layer_bytes(self) -> tuple[int, ...]: ...
+    @property
+    def head_bytes(self) -> int: ...
+    @property
+    def tail_bytes(self) -> int: ...
+    @property
+    def tied_bytes(self) -> int: ...
+    @property
+    def shared_bytes(self) -> int: ...
+
+
+def stage_bytes(model: Sized, begin: int, end: int) -> int:
+    """Bytes of the tensors that a stage owning the layers [begin, end) holds."""
+    is_head, is_tail = begin == 0, end == len(model.layer_bytes)
+    total = model.shared_bytes + sum(model.layer_bytes[begin:end])
+    total += model.head_bytes if is_head else 0
+    total += model.tail_bytes if is_tail else 0
+    return total - model.tied_bytes if is_head and is_tail else total
 
 
 def take_inventory(headers: Sequence[GgufHeader]) -> Inventory:
@@ -59,7 +86,7 @@ def take_inventory(headers: Sequence[GgufHeader]) -> Inventory:
     blocks = _number(first, f"{architecture}.block_count", 1, _MAX_LAYERS)
     predicting = _number(first, f"{architecture}.nextn_predict_layers", 0, blocks - 1, default=0)
     layers = [0] * (blocks - predicting)
-    head = tail = shared = 0
+    head = tail = shared = prediction = 0
     for tensor in tensors.values():
         layer = _LAYER.match(tensor.name)
         base = tensor.name.partition(".")[0]
@@ -67,6 +94,8 @@ def take_inventory(headers: Sequence[GgufHeader]) -> Inventory:
             raise _refusal(first, f"tensor {tensor.name!r} belongs to no layer: there are {blocks}")
         if layer and int(layer.group(1)) < len(layers):
             layers[int(layer.group(1))] += tensor.bytes
+        elif layer:
+            prediction += tensor.bytes
         elif base in _HEAD:
             head += tensor.bytes
         elif base in _EVERYWHERE:
@@ -88,6 +117,7 @@ def take_inventory(headers: Sequence[GgufHeader]) -> Inventory:
         tail_bytes=tail + tied,
         tied_bytes=tied,
         shared_bytes=shared,
+        prediction_bytes=prediction,
         tokenizer_sha256=first.tokenizer_sha256,
         generator=str(first.metadata[GENERATOR_KEY]) if GENERATOR_KEY in first.metadata else None,
     )

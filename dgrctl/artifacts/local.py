@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dgrctl.artifacts.gguf_header import read_header
-from dgrctl.artifacts.inventory import Inventory, take_inventory
+from dgrctl.artifacts.inventory import Inventory, stage_bytes, take_inventory
 from dgrctl.artifacts.manifest import FIXTURE_MANIFEST, ModelManifest, Part, manifest_path
 from dgrctl.artifacts.storage import refuse_home
 from dgrctl.errors import InputError
@@ -43,12 +43,8 @@ class LocalModel:
         return len(self.layer_bytes)
 
     def stage_bytes(self, begin: int, end: int) -> int:
-        """Bytes that a stage owning the layers [begin, end) holds."""
-        total = self.shared_bytes + sum(self.layer_bytes[begin:end])
-        is_head, is_tail = begin == 0, end == self.layer_count
-        total += self.head_bytes if is_head else 0
-        total += self.tail_bytes if is_tail else 0
-        return total - self.tied_bytes if is_head and is_tail else total
+        """Bytes of the tensors that a stage owning the layers [begin, end) holds."""
+        return stage_bytes(self, begin, end)
 
 
 class State(enum.Enum):

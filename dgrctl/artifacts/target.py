@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from dgrctl.artifacts.deepseek4 import ARCHITECTURE, Dimensions, TensorShape, Use, tensor_shapes
-from dgrctl.artifacts.gguf_header import Scalar, Tensor
+from dgrctl.artifacts.gguf_header import GgufHeader, Scalar, Tensor
 from dgrctl.artifacts.gguf_types import TENSOR_TYPES
 from dgrctl.artifacts.manifest import ByteCount, ModelId, Sha256, Text
 from dgrctl.documents import load_toml
@@ -60,21 +60,23 @@ class TargetManifest(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw
     files: Annotated[tuple[OfficialFile, ...], msgspec.Meta(min_length=1)]
 
     @property
-    def metadata(self) -> dict[str, Scalar]:
-        """What a GGUF header of this model says, as far as sizes depend on it."""
+    def header(self) -> GgufHeader:
+        """What the header of its GGUF set says, as far as sizes depend on it; offsets are not known."""
         sizes = self.dimensions
-        return {
+        tensors = tuple(self._tensor(shape) for shape in tensor_shapes(sizes))
+        metadata: dict[str, Scalar] = {
             "general.architecture": ARCHITECTURE,
             f"{ARCHITECTURE}.context_length": self.context_length,
             f"{ARCHITECTURE}.block_count": len(sizes.ratios) + sizes.prediction_layers,
             f"{ARCHITECTURE}.nextn_predict_layers": sizes.prediction_layers,
             f"{ARCHITECTURE}.attention.sliding_window": self.window,
+            f"{ARCHITECTURE}.attention.indexer.head_count": sizes.indexer_heads,
+            f"{ARCHITECTURE}.embedding_length": sizes.width,
+            f"{ARCHITECTURE}.expert_used_count": sizes.active_experts,
+            f"{ARCHITECTURE}.hyper_connection.count": sizes.streams,
+            "tokenizer.ggml.model": "gpt2",
         }
-
-    @property
-    def tensors(self) -> tuple[Tensor, ...]:
-        """Its tensors as GGUF, in file order; their offsets are not known."""
-        return tuple(self._tensor(shape) for shape in tensor_shapes(self.dimensions))
+        return GgufHeader(Path(f"{self.id}.toml"), 3, metadata, tensors, None)
 
     def _tensor(self, shape: TensorShape) -> Tensor:
         block, size = _TYPES[self.types[shape.use]]

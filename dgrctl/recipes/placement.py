@@ -2,19 +2,21 @@
 
 A stage's size is the bytes it holds: its layers, the head's extras (token embedding) on the first, the tail's (output norm and
 head) on the last. The slowest stage paces a route and the largest decides which machines can take one, so a recipe that names
-only a count gets the cut whose largest stage is smallest.
+only a count gets the cut whose largest stage is smallest. Where each machine's memory is given, the cut is the one that leaves
+the tightest machine the most room: :func:`place`.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from dgrctl.artifacts.local import LocalModel
 from dgrctl.artifacts.manifest import ModelManifest
 from dgrctl.errors import InputError
-from dgrctl.recipes.recipe import Recipe
+from dgrctl.recipes.memory import ALLOWANCE, Footprint, MemoryModel
+from dgrctl.recipes.recipe import Execution, Recipe
 
 # Bytes of a stage that owns the layers [begin, end).
 StageBytes = Callable[[int, int], int]
@@ -84,7 +86,85 @@ def balanced(layers: int, stages: int, stage_bytes: StageBytes) -> list[LayerRan
     candidates = sorted(set(sizes.values()))
     # Fewer stages than asked for are enough: cutting one of them further makes none larger.
     largest = candidates[bisect_left(candidates, True, key=lambda limit: _stages_needed(layers, sizes, limit) <= stages)]
-    return _most_even(layers, stages, sizes, largest)
+    return _most_even(layers, sizes, [largest] * stages)
+
+
+@dataclass(frozen=True)
+class PlacedStage:
+    """One stage on its machine. ``memory`` is the machine's, ``needed`` what the stage takes of it at most, in bytes."""
+
+    layers: LayerRange
+    footprint: Footprint
+    memory: int
+
+    @property
+    def needed(self) -> int:
+        return self.footprint.total + ALLOWANCE
+
+    @property
+    def free(self) -> int:
+        """Negative where the stage does not fit."""
+        return self.memory - self.needed
+
+
+def place(model: MemoryModel, execution: Execution, memory: Sequence[int]) -> list[PlacedStage]:
+    """One stage for each machine, in route order, so that the tightest machine is left the most room.
+
+    Among such cuts the sum of squared sizes is smallest; among those the cuts are the earliest. Exact.
+
+    Args:
+        memory: Bytes that each machine gives to its stage, in route order.
+
+    Raises:
+        InputError: more machines than layers, or too little memory: names the machine, and how much is missing.
+    """
+    if not 1 <= len(memory) <= model.layer_count:
+        raise InputError(
+            f"{len(memory)} machines for the {model.layer_count} layers of {model.model_id}; each owns one layer at least",
+            where="--memory",
+            remedy=f"name 1 to {model.layer_count} sizes",
+        )
+    layers = range(model.layer_count)
+    needs = {
+        (begin, end): model.footprint(begin, end, execution).total + ALLOWANCE
+        for begin in layers
+        for end in range(begin + 1, model.layer_count + 1)
+    }
+    shortages = sorted({need - size for need in needs.values() for size in set(memory)})
+    least = shortages[bisect_left(shortages, True, key=lambda excess: _fits(needs, [size + excess for size in memory]))]
+    ranges = _most_even(model.layer_count, needs, [size + least for size in memory])
+    placed = [
+        PlacedStage(layers, model.footprint(layers.begin, layers.end, execution), size)
+        for layers, size in zip(ranges, memory, strict=True)
+    ]
+    if least > 0:
+        raise _too_small(model, placed)
+    return placed
+
+
+def _fits(needs: dict[tuple[int, int], int], limits: Sequence[int]) -> bool:
+    """Whether there are stages of at most ``limits`` bytes, none empty, that hold all layers."""
+    layers = max(end for _, end in needs)
+    ends = {0}
+    for limit in limits:
+        # Not only the farthest: a small machine may hold the layer that comes early, and not the one after it.
+        ends = {end for begin in ends for end in range(begin + 1, layers + 1) if needs[begin, end] <= limit}
+    return layers in ends
+
+
+def _too_small(model: MemoryModel, placed: Sequence[PlacedStage]) -> InputError:
+    tightest = min(range(len(placed)), key=lambda index: placed[index].free)
+    lines = [
+        f"machine {index}: layers {stage.layers} take {stage.needed:,} bytes of {stage.memory:,}"
+        + (f", {-stage.free:,} too many" if stage.free < 0 else "")
+        for index, stage in enumerate(placed)
+    ]
+    return InputError(
+        f"{model.model_id} does not fit: however it is cut, a machine lacks at least {-placed[tightest].free:,} bytes",
+        where=f"--memory, machine {tightest}",
+        detail="\n".join(lines),
+        remedy="give that machine more, add machines, or lower --context, --sessions or --ubatch",
+    )
 
 
 def _stages_needed(layers: int, sizes: dict[tuple[int, int], int], limit: int) -> int:
@@ -100,16 +180,17 @@ def _stages_needed(layers: int, sizes: dict[tuple[int, int], int], limit: int) -
     return needed
 
 
-def _most_even(layers: int, stages: int, sizes: dict[tuple[int, int], int], largest: int) -> list[LayerRange]:
+def _most_even(layers: int, sizes: dict[tuple[int, int], int], limits: Sequence[int]) -> list[LayerRange]:
+    """One range for each of ``limits``, none larger than its own; there must be a way."""
     # best[begin]: for the layers from ``begin`` on in the stages counted so far, (sum of squares, end of the first of them).
     best: dict[int, tuple[int, int]] = {layers: (0, layers)}
     choices: list[dict[int, tuple[int, int]]] = []
-    for _ in range(stages):
+    for limit in reversed(limits):
         following, best = best, {}
         for begin in range(layers):
             for end in range(begin + 1, layers + 1):
                 size = sizes[begin, end]
-                if size > largest:
+                if size > limit:
                     break
                 if end in following:
                     candidate = (size * size + following[end][0], end)

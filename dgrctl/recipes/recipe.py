@@ -105,6 +105,16 @@ def load_recipe(path: Path) -> Recipe:
     return recipe
 
 
+def check_execution(execution: Execution, where: str) -> None:
+    """Holds execution settings that come from elsewhere than a recipe to a recipe's rules.
+
+    Raises:
+        InputError: names the field.
+    """
+    for field, what, remedy in _execution_problems(execution):
+        raise InputError(f"these settings cannot be used: {what}", where=f"{where}: {field}", remedy=remedy)
+
+
 def _problems(recipe: Recipe, path: Path) -> Iterator[Problem]:
     if recipe.name != path.stem:
         yield "name", f"it is called {recipe.name!r} in a file called {path.name!r}", "make the two equal"

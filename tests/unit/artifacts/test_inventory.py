@@ -62,10 +62,11 @@ def test_tensors_without_a_layer_in_their_name(header: GgufHeader) -> None:
     assert found.tail_bytes == NORM + EMBEDDING + NORM
 
 
-def test_prediction_layers_are_the_tails(header: GgufHeader) -> None:
+def test_prediction_layers_count_for_no_stage(header: GgufHeader) -> None:
     found = take_inventory([changed(header, llama__nextn_predict_layers=1)])
     assert found.layer_bytes == (LAYER,) * 3
-    assert found.tail_bytes == NORM + EMBEDDING + LAYER
+    assert found.tail_bytes == NORM + EMBEDDING
+    assert found.prediction_bytes == LAYER
 
 
 def test_a_set_in_two_parts(header: GgufHeader) -> None:
