@@ -7,7 +7,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "gguf.h"
-#include "support/identity.h"
 
 namespace dgr {
 namespace {
@@ -27,8 +26,7 @@ struct GgufDeleter {
 
 }  // namespace
 
-absl::Status CheckArchitecture(const std::string& architecture) {
-  const BuildIdentity identity = Identity();
+absl::Status CheckArchitecture(const std::string& architecture, const BuildIdentity& identity) {
   if (identity.pin != kRosterPin || identity.stack != kRosterStack) {
     return absl::FailedPreconditionError(
         "the roster of architectures was made with another patch stack, so none is known to be right with this one; "

@@ -98,7 +98,7 @@ def _make(program: Path, name: str, store: Path) -> None:
 
 def _problem(returncode: int, output: str) -> str:
     if returncode == 0:
-        return "upstream's generator cannot save a model of it" if "is unsupported, skipping" in output else ""
+        return ""
     words = [line.strip() for line in output.splitlines() if line.strip()]
     last = next((line for line in reversed(words) if "error" in line.lower() or "assert" in line.lower()), "")
     how = f"signal {-returncode}" if returncode < 0 else f"code {returncode}"
