@@ -20,6 +20,7 @@ A file that would not be written exactly so is refused; thus nothing can hide be
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dgrctl.errors import PatchError
@@ -43,7 +44,7 @@ _SEPARATOR = "\n---\n\n"
 _ENDS_MESSAGE = re.compile(r"^(---(\s|$)|diff -|Index: )", re.MULTILINE)
 _FILE_HEADER = re.compile(rb"^diff --git a/(.+) b/(.+)$")
 _INDEX_LINE = re.compile(rb"^index ([0-9a-f]{40})\.\.([0-9a-f]{40})(?: [0-7]{6})?$")
-_HUNK_HEADER = re.compile(rb"^@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@")
+_HUNK_HEADER = re.compile(rb"^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,21 @@ class FileChange:
     blobs: tuple[str, str]
     added: int
     removed: int
+
+
+@dataclass(frozen=True)
+class Hunk:
+    """One place that a patch changes in the file ``path``.
+
+    Attributes:
+        old, new: The number of its first line before and after.
+        lines: As the diff has them, each with its " ", "-", "+" or "\\" in front, without line feeds.
+    """
+
+    path: str
+    old: int
+    new: int
+    lines: tuple[bytes, ...]
 
 
 @dataclass(frozen=True)
@@ -90,7 +106,11 @@ class Patch:
         Raises:
             PatchError: the diff is binary, truncated or malformed.
         """
-        return _count(self.diff)
+        return tuple(change for change, _hunks in _read_diff(self.diff))
+
+    def hunks(self) -> tuple[Hunk, ...]:
+        """The places that it changes, in the order of the diff. Raises as :meth:`changes`."""
+        return tuple(hunk for _change, hunks in _read_diff(self.diff) for hunk in hunks)
 
 
 def parse_patch(data: bytes, name: str) -> Patch:
@@ -132,9 +152,8 @@ def file_name(number: int, message: str) -> str:
     return f"{number:04d}-{slug or 'patch'}.patch"
 
 
-def _count(diff: bytes) -> tuple[FileChange, ...]:
+def _read_diff(diff: bytes) -> Iterator[tuple[FileChange, tuple[Hunk, ...]]]:
     """Walks the diff by the line counts of its hunk headers, so that no content can pass for a header."""
-    changes: list[FileChange] = []
     lines = diff.split(b"\n")
     if lines.pop() != b"":
         raise PatchError("it is truncated: its last line does not end")
@@ -145,12 +164,14 @@ def _count(diff: bytes) -> tuple[FileChange, ...]:
             raise PatchError("a file's part of it does not begin with 'diff --git a/PATH b/PATH'")
         path = header.group(1).decode("utf-8", "backslashreplace")
         at, blobs = _file_head(lines, at + 1, path)
-        added = removed = 0
-        while at < len(lines) and (hunk := _HUNK_HEADER.match(lines[at])):
-            at, more, less = _count_hunk(lines, at + 1, *(int(count) if count else 1 for count in hunk.groups()))
-            added, removed = added + more, removed + less
-        changes.append(FileChange(path, blobs, added, removed))
-    return tuple(changes)
+        hunks = []
+        while at < len(lines) and (found := _HUNK_HEADER.match(lines[at])):
+            old, old_count, new, new_count = (int(number) if number else 1 for number in found.groups())
+            end = _hunk_end(lines, at + 1, old_count, new_count)
+            hunks.append(Hunk(path, old, new, tuple(lines[at + 1 : end])))
+            at = end
+        kinds = [line[:1] for hunk in hunks for line in hunk.lines]
+        yield FileChange(path, blobs, kinds.count(b"+"), kinds.count(b"-")), tuple(hunks)
 
 
 def _file_head(lines: list[bytes], at: int, path: str) -> tuple[int, tuple[str, str]]:
@@ -167,17 +188,13 @@ def _file_head(lines: list[bytes], at: int, path: str) -> tuple[int, tuple[str, 
     return at, blobs
 
 
-def _count_hunk(lines: list[bytes], at: int, old: int, new: int) -> tuple[int, int, int]:
-    added = removed = 0
+def _hunk_end(lines: list[bytes], at: int, old: int, new: int) -> int:
+    """The line after a hunk that begins at ``at`` and has ``old`` lines before and ``new`` ones after."""
     while old > 0 or new > 0:
         kind = lines[at][:1] if at < len(lines) else b""
         if kind not in (b" ", b"+", b"-", b"\\"):
             raise PatchError("it is truncated: a hunk ends before the lines that its header names")
         old -= kind in (b" ", b"-")
         new -= kind in (b" ", b"+")
-        added += kind == b"+"
-        removed += kind == b"-"
         at += 1
-    if at < len(lines) and lines[at].startswith(b"\\"):
-        at += 1
-    return at, added, removed
+    return at + 1 if at < len(lines) and lines[at].startswith(b"\\") else at

@@ -7,7 +7,7 @@ what does not (tree and head) is asserted by applying.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -113,10 +113,6 @@ def make_lock(
         )
         for (name, data), each in zip(files.items(), changes, strict=True)
     )
-    counts = {
-        owner: LineCount(changed=count, budget=limit_of(owner))
-        for owner, count in changed_lines(change for each in changes for change in each).items()
-    }
     return SeriesLock(
         schema=1,
         pin=manifest.commit,
@@ -125,8 +121,17 @@ def make_lock(
         stack_digest=stack_digest(manifest.commit, [(patch.name, patch.sha256) for patch in locked]),
         tree=tree,
         head=head,
-        lines=Lines(core=counts.pop(CORE), architectures=counts),
+        lines=count_lines(patches),
     )
+
+
+def count_lines(patches: Iterable[Patch]) -> Lines:
+    """The size of a stack of these patches."""
+    counts = {
+        owner: LineCount(changed=count, budget=limit_of(owner))
+        for owner, count in changed_lines(change for patch in patches for change in patch.changes()).items()
+    }
+    return Lines(core=counts.pop(CORE), architectures=counts)
 
 
 def render_lock(lock: SeriesLock) -> bytes:
@@ -151,12 +156,25 @@ def load_lock(layout: Layout) -> SeriesLock:
 
 
 def load_series(layout: Layout, manifest: UpstreamManifest) -> Series:
-    """Reads the lock and every patch, and proves that they belong together and to the manifest's pin.
+    """Reads the lock and every patch, and proves that they belong together, to the manifest's pin, and within the budget.
 
     Raises:
         InputError: the lock is missing or malformed.
         PatchError: a patch is missing, extra, renumbered, reordered, edited or truncated, or the lock is edited; names the file.
+            Or the stack is over its budget.
     """
+    series = read_series(layout, manifest)
+    if over := series.lock.lines.over_budget():
+        raise PatchError(
+            f"the stack has more changed lines than its budget allows: {'; '.join(over)}",
+            where=str(layout.patches / LOCK_NAME),
+            remedy="make the change smaller in the workspace, then dgrctl patch export",
+        )
+    return series
+
+
+def read_series(layout: Layout, manifest: UpstreamManifest) -> Series:
+    """Like :func:`load_series`, whatever the stack's size."""
     if replacement_pending(layout.patches):
         raise PatchError("an export was killed halfway", where=str(layout.patches), remedy="dgrctl patch finishes it")
     lock = load_lock(layout)
@@ -180,12 +198,6 @@ def load_series(layout: Layout, manifest: UpstreamManifest) -> Series:
         fields = [name for name in lock.__struct_fields__ if getattr(lock, name) != getattr(expected, name)]
         raise PatchError(
             f"the lock does not say what follows from its patches: {', '.join(fields)}", where=str(lock_path), remedy=_RESTORE
-        )
-    if over := lock.lines.over_budget():
-        raise PatchError(
-            f"the stack has more changed lines than its budget allows: {'; '.join(over)}",
-            where=str(lock_path),
-            remedy="make the change smaller in the workspace, then dgrctl patch export",
         )
     return Series(lock, patches)
 
