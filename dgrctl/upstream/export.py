@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from typing import NoReturn
 
 from dgrctl.errors import PatchError
 from dgrctl.files import storage_errors
@@ -31,8 +32,11 @@ class ExportResult:
     lock: SeriesLock
 
 
-def export(layout: Layout) -> ExportResult:
+def export(layout: Layout, *, force: bool = False) -> ExportResult:
     """Writes the commits between the pin and the workspace's HEAD as patches, with their lock: all files or none.
+
+    Args:
+        force: Also where the patches changed since the workspace was made from them, which this undoes.
 
     Raises:
         InputError: the old lock is missing or malformed.
@@ -58,6 +62,8 @@ def export(layout: Layout) -> ExportResult:
         lock = make_lock(manifest, files, patches, tree=tip.tree, head=tip.head)
         _refuse_over_budget(layout, lock)
         _refuse_to_overwrite(layout, former, files)
+        if not force and lock != former and state.applied != former.head:
+            _refuse_former_stack(layout, state)
         result = _write(layout, files, lock)
         move_head(layout, state, tip.head)
         return result
@@ -116,6 +122,17 @@ def _refuse_to_overwrite(layout: Layout, former: SeriesLock, files: dict[str, by
                 where=str(layout.patches / name),
                 remedy="git checkout -- FILE restores it" if known else "git am it in the workspace and move the file away",
             )
+
+
+def _refuse_former_stack(layout: Layout, state: WorkspaceState) -> NoReturn:
+    """The workspace was made from other patches than those that are here now: a pull brought them, or it was unapplied."""
+    raise PatchError(
+        "the patches are not those that the workspace was made from; exporting would undo what changed in them since",
+        where=str(layout.workspace),
+        detail=f"the workspace was made as {state.applied}, HEAD is {state.head}",
+        remedy="dgrctl patch makes the workspace anew (carry commits of yours over with git format-patch and git am); "
+        "dgrctl patch export --force takes the workspace for right",
+    )
 
 
 def _write(layout: Layout, files: dict[str, bytes], lock: SeriesLock) -> ExportResult:

@@ -20,7 +20,7 @@ from dgrctl.upstream.commits import Tip, commit_patches, read_commits
 from dgrctl.upstream.manifest import UpstreamManifest, load_manifest
 from dgrctl.upstream.patchfile import Patch
 from dgrctl.upstream.replace import recover, replacement_pending
-from dgrctl.upstream.series import LOCK_NAME, Lines, Series, load_lock, load_series
+from dgrctl.upstream.series import LOCK_NAME, Lines, Series, SeriesLock, load_lock, load_series
 from dgrctl.upstream.workspace import NewWorkspace, WorkspaceState, inspect, leftovers, move_head, open_workspace, sweep
 from dgrctl.upstream.worktree import differences, name_some, snapshot
 
@@ -81,7 +81,7 @@ def status(layout: Layout) -> PatchStatus:
             drift.append(f"{error.where}: {error.what}")
             state = WorkspaceState(None, None, None, ())
         if state.exists and state.head != lock.head:
-            drift.append(_head_text(state, lock.head))
+            drift.append(_head_text(state, lock))
         return _status(Series(lock, ()), state, drift)
 
 
@@ -112,6 +112,39 @@ def apply(layout: Layout, *, force: bool = False) -> PatchStatus:
                 return _adopt(layout, series, state)
         _build(layout, manifest, series)
         return _status(series, _as_locked(series), [], changed=True)
+
+
+def unapply(layout: Layout, *, force: bool = False) -> PatchStatus:
+    """Takes the stack off: makes the workspace hold the pin alone, unless it does already or there is none.
+
+    Args:
+        force: Discard whatever was done in the workspace.
+
+    Raises:
+        FetchError: upstream was not fetched.
+        IntegrityError: a file of the workspace, or of the pristine source, was changed; names it.
+        PatchError: the workspace holds commits that no patch holds.
+        StorageError: the disk is full or read-only.
+    """
+    with workspace_locked(layout) as manifest:
+        lock = load_lock(layout)
+        if not force:
+            state = inspect(layout)
+            _refuse_dirty(layout, state)
+            if state.holds_work:
+                raise PatchError(_head_text(state, lock), where=str(layout.workspace), remedy=_KEEP_OR_DISCARD)
+            if not state.exists or state.head == manifest.commit:
+                return _status(Series(lock, ()), state, [])
+        with (
+            state_lock(layout, fetch.LOCK, shared=True),
+            progress(f"Taking the stack off {manifest.name} {manifest.version}"),
+            NewWorkspace(layout, manifest.commit) as new,
+        ):
+            fetch.verify_pristine_locked(layout, manifest)
+            new.clone()
+            _install(new, Tip(manifest.commit, manifest.tree))
+        pin = WorkspaceState(manifest.commit, manifest.tree, manifest.commit, ())
+        return _status(Series(lock, ()), pin, [], changed=True)
 
 
 def _applied_already(layout: Layout) -> PatchStatus | None:
@@ -148,19 +181,21 @@ def verify_workspace(layout: Layout) -> PatchStatus:
 
 @contextmanager
 def workspace_locked(layout: Layout) -> Iterator[UpstreamManifest]:
-    """Holds the workspace for a command that changes it; gives the manifest."""
-    manifest = load_manifest(layout)
+    """Holds the workspace for a command that changes it; gives the manifest.
+
+    First finishes what a killed command had decided, so that the manifest is the one that goes with the patches.
+    """
     with state_lock(layout, LOCK):
         sweep(layout)
         recover(layout.patches)
-        yield manifest
+        yield load_manifest(layout)
 
 
 def _build(layout: Layout, manifest: UpstreamManifest, series: Series) -> None:
     named = _named(layout, series)
     with (
         state_lock(layout, fetch.LOCK, shared=True),
-        progress(f"Applying {len(named)} patch(es) to {manifest.name} {manifest.version}", total=5) as update,
+        progress(f"Applying {len(named)} patch(es) to {manifest.name} {manifest.version}", total=4) as update,
         NewWorkspace(layout, manifest.commit) as new,
     ):
         fetch.verify_pristine_locked(layout, manifest)
@@ -169,13 +204,17 @@ def _build(layout: Layout, manifest: UpstreamManifest, series: Series) -> None:
         update(2, None)
         _check_tip(layout, series, new.commit(named))
         update(3, None)
-        new.check_out(series.lock.head)
+        _install(new, Tip(series.lock.head, series.lock.tree))
         update(4, None)
-        found = differences(new.repository, series.lock.tree, snapshot(new.repository.folder))
-        if found:
-            raise IntegrityError("what git checked out is not what was committed", where=found[0].path, detail=name_some(found))
-        new.install()
-        update(5, None)
+
+
+def _install(new: NewWorkspace, tip: Tip) -> None:
+    """Checks ``tip`` out, proves what then lies on disk, and puts it in the workspace's place."""
+    new.check_out(tip.head)
+    found = differences(new.repository, tip.tree, snapshot(new.repository.folder))
+    if found:
+        raise IntegrityError("what git checked out is not what was committed", where=found[0].path, detail=name_some(found))
+    new.install()
 
 
 def _check_tip(layout: Layout, series: Series, tip: Tip) -> None:
@@ -223,7 +262,7 @@ def _refuse_other_head(layout: Layout, series: Series, state: WorkspaceState) ->
     if repository.resolve(f"{series.lock.pin}^{{commit}}") is not None:
         _check_tip(layout, series, commit_patches(repository, series.lock.pin, _named(layout, series)))
     raise PatchError(
-        _head_text(state, series.lock.head),
+        _head_text(state, series.lock),
         where=str(layout.workspace),
         remedy=_KEEP_OR_DISCARD if state.holds_work else "dgrctl patch",
     )
@@ -234,9 +273,14 @@ def _named(layout: Layout, series: Series) -> list[tuple[str, Patch]]:
     return [(str(layout.patches / locked.name), patch) for locked, patch in zip(series.lock.patches, series.patches, strict=True)]
 
 
-def _head_text(state: WorkspaceState, head: str) -> str:
-    why = "the workspace holds commits that are in no patch" if state.holds_work else "the stack changed since it was applied"
-    return f"{why}: HEAD is {state.head}, the lock names {head}"
+def _head_text(state: WorkspaceState, lock: SeriesLock) -> str:
+    if state.holds_work:
+        why = "the workspace holds commits that are in no patch"
+    elif state.head == lock.pin:
+        why = "the stack was taken off the workspace"
+    else:
+        why = "the stack changed since it was applied"
+    return f"{why}: HEAD is {state.head}, the lock names {lock.head}"
 
 
 def _status(series: Series, state: WorkspaceState, drift: list[str], *, changed: bool = False) -> PatchStatus:
