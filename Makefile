@@ -51,10 +51,11 @@ test: lint ## all tests, C++ and Python; needs what `make certify` made
 bench: venv ## the split against the whole model, and the cost of a hop
 	$(BIN)/python -m bench
 
-lint: venv ## ruff, mypy, clang-format
+lint: venv ## ruff, mypy, clang-format, the patch stack
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(DGRCTL) patch lint
 	@git ls-files -z -- 'worker/*.h' 'worker/*.cpp' | xargs -0 --no-run-if-empty $(BIN)/clang-format --dry-run -Werror
 
 format: venv ## rewrite the sources as `make lint` wants them

@@ -1,4 +1,4 @@
-"""``dgrctl patch``: applies the patch stack, tells its state, exports it."""
+"""``dgrctl patch``: the patch stack: applied, taken off, looked at, edited and exported."""
 
 from __future__ import annotations
 
@@ -7,33 +7,48 @@ from dataclasses import asdict
 
 import msgspec
 
+from dgrctl.errors import PatchError
 from dgrctl.layout import Layout
 from dgrctl.report.console import emit_json, note
+from dgrctl.report.patch_text import lint_lines, size_text, status_lines
 from dgrctl.upstream.export import export
-from dgrctl.upstream.series import Lines
-from dgrctl.upstream.stack import PatchStatus, apply, status
+from dgrctl.upstream.lint import lint
+from dgrctl.upstream.shell import shell
+from dgrctl.upstream.stack import PatchStatus, apply, status, unapply
 
 
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Adds ``patch`` and its actions; ``patch`` alone applies."""
-    parser = commands.add_parser("patch", help="apply the patch stack to the fetched llama.cpp")
+    parser = commands.add_parser("patch", help="the patch stack: apply, edit, export, check and bump it", allow_abbrev=False)
     parser.set_defaults(run=_apply, force=False)
     parser.add_argument("--json", action="store_true", help="print the result as JSON on stdout")
     actions = parser.add_subparsers(dest="action", metavar="ACTION")
 
-    applying = actions.add_parser("apply", help="make the workspace hold the pin with the stack applied (the default)")
+    applying = _action(actions, "apply", "make the workspace hold the pin with the stack applied (the default)")
     applying.add_argument("--force", action="store_true", help="make it anew, discarding every change in the workspace")
     applying.set_defaults(run=_apply)
 
-    telling = actions.add_parser("status", help="tell pin, digest, applied or not, changed files, drift and size")
-    telling.set_defaults(run=_status)
+    removing = _action(actions, "unapply", "make the workspace hold the pin alone")
+    removing.add_argument("--force", action="store_true", help="discard every change in the workspace")
+    removing.set_defaults(run=_unapply)
 
-    exporting = actions.add_parser("export", help="write the workspace's commits as patch files and lock")
+    _action(actions, "status", "tell pin, digest, applied or not, changed files, drift and size").set_defaults(run=_status)
+    _action(actions, "lint", "check numbers, headers, ownership, white space and size of the patches").set_defaults(run=_lint)
+
+    working = _action(actions, "shell", "open a shell in the workspace, or run a command there")
+    working.add_argument("words", nargs="*", metavar="-- COMMAND", help="what to run (default: your shell)")
+    working.set_defaults(run=_shell)
+
+    exporting = _action(actions, "export", "write the workspace's commits as patch files and lock")
+    exporting.add_argument("--force", action="store_true", help="also over patches that changed since the workspace was made")
     exporting.set_defaults(run=_export)
 
-    for action in (applying, telling, exporting):
-        # No default here: it would undo a --json that stands before the action.
-        action.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print the result as JSON on stdout")
+
+def _action(actions: argparse._SubParsersAction[argparse.ArgumentParser], name: str, text: str) -> argparse.ArgumentParser:
+    parser = actions.add_parser(name, help=text, allow_abbrev=False)
+    # No default here: it would undo a --json that stands before the action.
+    parser.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print the result as JSON on stdout")
+    return parser
 
 
 def _apply(layout: Layout, arguments: argparse.Namespace) -> int:
@@ -47,17 +62,50 @@ def _apply(layout: Layout, arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _unapply(layout: Layout, arguments: argparse.Namespace) -> int:
+    result = unapply(layout, force=arguments.force)
+    if arguments.json:
+        emit_json(_document(result))
+    if result.changed:
+        note(f"took {len(result.patches)} patch(es) off; the workspace holds the pin {result.pin}")
+    else:
+        note("nothing to do: no patch is applied")
+    return 0
+
+
 def _status(layout: Layout, arguments: argparse.Namespace) -> int:
     result = status(layout)
     if arguments.json:
         emit_json(_document(result))
     else:
-        print("\n".join(_lines(result)))
+        print("\n".join(status_lines(result)))
     return 0
 
 
+def _lint(layout: Layout, arguments: argparse.Namespace) -> int:
+    report = lint(layout)
+    if arguments.json:
+        emit_json(asdict(report) | {"lines": msgspec.to_builtins(report.lines)})
+    else:
+        print("\n".join(lint_lines(report)))
+    return PatchError.exit_code if report.findings else 0
+
+
+def _shell(layout: Layout, arguments: argparse.Namespace) -> int:
+    note(f"in {layout.workspace}: one commit is one patch; dgrctl patch export writes them")
+    result = shell(layout, arguments.words, quiet=arguments.json)
+    if arguments.json:
+        emit_json(asdict(result))
+    if result.dirty:
+        note(f"{len(result.dirty)} file(s) are not committed; commit them, then: dgrctl patch export")
+    elif not result.exported:
+        note("the commits differ from the patches; next: dgrctl patch export")
+    # Of one's own shell, only that it ended counts.
+    return result.exit_code if arguments.words else 0
+
+
 def _export(layout: Layout, arguments: argparse.Namespace) -> int:
-    result = export(layout)
+    result = export(layout, force=arguments.force)
     if arguments.json:
         emit_json({"written": result.written, "removed": result.removed, "lock": msgspec.to_builtins(result.lock)})
     for name in result.written:
@@ -66,30 +114,9 @@ def _export(layout: Layout, arguments: argparse.Namespace) -> int:
         note(f"removed {layout.patches / name}")
     if not result.written and not result.removed:
         note("nothing to do: the patches are what the workspace's commits give")
-    note(f"stack {result.lock.stack_digest}; changed lines: {_size(result.lock.lines)}")
+    note(f"stack {result.lock.stack_digest}; changed lines: {size_text(result.lock.lines)}")
     return 0
 
 
 def _document(result: PatchStatus) -> dict[str, object]:
     return asdict(result) | {"lines": msgspec.to_builtins(result.lines)}
-
-
-def _size(lines: Lines) -> str:
-    counts = {"core": lines.core} | lines.architectures
-    return ", ".join(f"{owner} {count.changed} of {count.budget}" for owner, count in counts.items())
-
-
-def _lines(result: PatchStatus) -> list[str]:
-    lines = [
-        f"pin      {result.pin}",
-        f"stack    {result.stack_digest}",
-        f"tree     {result.tree}",
-        f"head     {result.head}",
-        f"applied  {'yes' if result.applied else 'no'}",
-        f"lines    {_size(result.lines)}",
-        f"patches  {len(result.patches)}",
-    ]
-    lines += [f"  {name}" for name in result.patches]
-    lines += [f"dirty    {path}" for path in result.dirty]
-    lines += [f"drift    {text}" for text in result.drift]
-    return lines

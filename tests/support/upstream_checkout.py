@@ -40,6 +40,12 @@ FILES: dict[str, bytes] = {
 
 FIRST, SECOND, THIRD = "0001-Core-first.patch", "0002-Core-second.patch", "0003-Llama-third.patch"
 
+
+def message(subject: str, owns: str) -> str:
+    """A commit message that says all that a patch must say."""
+    return f"{subject}\n\nBecause größer ist besser.\n\nDrop-when: upstream is larger.\nOwns: {owns}"
+
+
 Stage = Literal["new", "fetched", "applied", "stacked"]
 STAGES: tuple[Stage, ...] = get_args(Stage)
 
@@ -112,7 +118,11 @@ class Checkout:
         return Repository(self.layout.workspace, raises=DgrError)
 
     def commit_change(self, subject: str, path: str = "src/llama.cpp", *, old: bytes = b"", new: bytes = b"// new\n") -> None:
-        """Commits, in the workspace, ``old`` (or the file's end) replaced by ``new``, with the tester's own identity."""
+        """Commits, in the workspace, ``old`` (or the file's end) replaced by ``new``, with the tester's own identity.
+
+        Args:
+            subject: The whole message, if it holds more than a subject.
+        """
         file = self.layout.workspace / path
         content = file.read_bytes() if file.exists() else b""
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -160,9 +170,9 @@ def _template(stage: Stage) -> tempfile.TemporaryDirectory[str]:
     elif stage == "applied":
         apply(checkout.layout)
     else:
-        checkout.commit_change("Core: first\n\nWhy: größer ist besser.")
-        checkout.commit_change("Core: second", old=b"line_30", new=b"line_thirty")
-        checkout.commit_change("Llama: third", "src/models/llama.cpp")
+        checkout.commit_change(message("Core: first", "src/llama.cpp"))
+        checkout.commit_change(message("Core: second", "src/llama.cpp"), old=b"line_30", new=b"line_thirty")
+        checkout.commit_change(message("Llama: third", "src/models/*.cpp"), "src/models/llama.cpp")
         export(checkout.layout)
     return folder
 
