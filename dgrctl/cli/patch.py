@@ -35,6 +35,8 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     _action(actions, "status", "tell pin, digest, applied or not, changed files, drift and size").set_defaults(run=_status)
     _action(actions, "lint", "check numbers, headers, ownership, white space and size of the patches").set_defaults(run=_lint)
 
+    _action(actions, "record", "prove the applied stack and sign what it is").set_defaults(run=_record)
+
     working = _action(actions, "shell", "open a shell in the workspace, or run a command there")
     working.add_argument("words", nargs="*", metavar="-- COMMAND", help="what to run (default: your shell)")
     working.set_defaults(run=_shell)
@@ -115,6 +117,19 @@ def _export(layout: Layout, arguments: argparse.Namespace) -> int:
     if not result.written and not result.removed:
         note("nothing to do: the patches are what the workspace's commits give")
     note(f"stack {result.lock.stack_digest}; changed lines: {size_text(result.lock.lines)}")
+    return 0
+
+
+def _record(layout: Layout, arguments: argparse.Namespace) -> int:
+    # Loaded here: no other action of the group signs anything.
+    from dgrctl.evidence.keys import signing_key  # noqa: PLC0415
+    from dgrctl.evidence.stack_record import materials, record_stack  # noqa: PLC0415
+
+    result = record_stack(layout, signing_key(layout))
+    if arguments.json:
+        record = msgspec.to_builtins(result.record)
+        emit_json({"file": str(result.path), "sha256": result.sha256, "record": record, "materials": materials(result.record)})
+    note(f"{'signed' if result.written else 'nothing to do: signed already'}: {result.path}, SHA-256 {result.sha256}")
     return 0
 
 

@@ -14,6 +14,8 @@ from dgrctl.evidence.fields import Record
 from dgrctl.evidence.matrix import PREDICATE_TYPE as MATRIX
 from dgrctl.evidence.matrix_file import gather_context, matrix_of
 from dgrctl.evidence.public_keys import PublicKey
+from dgrctl.evidence.stack_record import PREDICATE_TYPE as STACK
+from dgrctl.evidence.stack_record import is_of_this_checkout, stack_record_of
 from dgrctl.evidence.statement import Statement, read_statement
 from dgrctl.evidence.trust import TrustStore, label_of, local_trust
 from dgrctl.evidence.verify import Context, certification_of, open_signed, read_evidence
@@ -24,7 +26,7 @@ class Result(Record, frozen=True):
     """What verifying one file gave.
 
     Attributes:
-        kind: "certification" or "matrix"; null where the file is not verified.
+        kind: "certification", "matrix" or "patch-stack"; null where the file is not verified.
         verdict: Of a certification.
         trust: Who vouches.
         notes: What was verified less than fully, and why.
@@ -111,6 +113,10 @@ def _verified(layout: Layout, file: Path, context: Context) -> Result:
         _, repeated = matrix_of(signed, str(file), context, layout)
         notes = () if repeated else ("the files it was made from are not all here: its rows were not made again",)
         return msgspec.structs.replace(result, kind="matrix", notes=notes)
+    if kind == STACK:
+        here = is_of_this_checkout(stack_record_of(signed, str(file)), layout)
+        notes = () if here else ("the patches of this checkout are others: nothing was compared with them",)
+        return msgspec.structs.replace(result, kind="patch-stack", notes=notes)
     raise EvidenceError(
-        f"the predicate type {kind} is unknown", where=str(file), remedy=f"known are {CERTIFICATION} and {MATRIX}"
+        f"the predicate type {kind} is unknown", where=str(file), remedy=f"known are {CERTIFICATION}, {MATRIX} and {STACK}"
     )
