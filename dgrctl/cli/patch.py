@@ -4,13 +4,25 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import asdict
+from pathlib import Path
 
 import msgspec
 
 from dgrctl.errors import PatchError
 from dgrctl.layout import Layout
 from dgrctl.report.console import emit_json, note
-from dgrctl.report.patch_text import lint_lines, size_text, status_lines
+from dgrctl.report.patch_text import (
+    BUMP_HEADINGS,
+    bisect_notes,
+    bump_notes,
+    bump_rows,
+    lint_lines,
+    size_text,
+    status_lines,
+)
+from dgrctl.report.table import print_table
+from dgrctl.upstream.bisect import bisect
+from dgrctl.upstream.bump import abort, bump, exit_code, resume
 from dgrctl.upstream.export import export
 from dgrctl.upstream.lint import lint
 from dgrctl.upstream.shell import shell
@@ -36,6 +48,21 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     _action(actions, "lint", "check numbers, headers, ownership, white space and size of the patches").set_defaults(run=_lint)
 
     _action(actions, "record", "prove the applied stack and sign what it is").set_defaults(run=_record)
+
+    bumping = _action(actions, "bump", "try the stack on another upstream; move the pin to it with --commit")
+    how = bumping.add_mutually_exclusive_group(required=True)
+    how.add_argument("--to", metavar="REF", help="commit, tag or branch")
+    how.add_argument("--bisect", metavar="GOOD..BAD", help="find the newest commit of this range that the stack applies to")
+    how.add_argument("--continue", dest="resume", action="store_true", help="go on with the conflict resolved")
+    how.add_argument("--drop", action="store_true", help="go on without the patch that conflicts")
+    how.add_argument("--abort", action="store_true", help="give the bump up; nothing was changed")
+    bumping.add_argument("--transport", metavar="NAME", help="of the manifest: git (default) or sdist")
+    bumping.add_argument("--from", dest="source", type=Path, metavar="PATH", help="a bundle, clone, or source package instead")
+    bumping.add_argument("--commit", action="store_true", help="write pin, patches and lock if nothing is wrong")
+    bumping.add_argument("--no-build", action="store_true", help="neither build the result nor compare it with the reference")
+    bumping.add_argument("--recipe", help="what to compare with (default: two stages of the small model)")
+    bumping.add_argument("--storage", metavar="FOLDER", help="model storage (default: DGR_STORAGE, else .dgr/models)")
+    bumping.set_defaults(run=_bump)
 
     working = _action(actions, "shell", "open a shell in the workspace, or run a command there")
     working.add_argument("words", nargs="*", metavar="-- COMMAND", help="what to run (default: your shell)")
@@ -130,6 +157,52 @@ def _record(layout: Layout, arguments: argparse.Namespace) -> int:
         record = msgspec.to_builtins(result.record)
         emit_json({"file": str(result.path), "sha256": result.sha256, "record": record, "materials": materials(result.record)})
     note(f"{'signed' if result.written else 'nothing to do: signed already'}: {result.path}, SHA-256 {result.sha256}")
+    return 0
+
+
+def _bump(layout: Layout, arguments: argparse.Namespace) -> int:
+    if arguments.abort:
+        there = abort(layout)
+        note("the bump was given up; nothing outside .dgr/bump had changed" if there else "nothing to do: no bump is under way")
+        if arguments.json:
+            emit_json({"aborted": there})
+        return 0
+    if arguments.bisect is not None:
+        return _bisect(layout, arguments)
+    prove = None
+    if not arguments.no_build:
+        # Loaded here: nothing else in this group runs a model.
+        from dgrctl.certify.smoke import prover  # noqa: PLC0415
+
+        prove = prover(layout, recipe=arguments.recipe, storage=arguments.storage)
+    if arguments.to is not None:
+        report = bump(
+            layout,
+            to=arguments.to,
+            transport=arguments.transport,
+            source=arguments.source,
+            commit=arguments.commit,
+            prove=prove,
+        )
+    else:
+        report = resume(layout, drop=arguments.drop, commit=arguments.commit, prove=prove)
+    if arguments.json:
+        emit_json(msgspec.to_builtins(report))
+    else:
+        print_table(BUMP_HEADINGS, bump_rows(report.patches))
+    for line in bump_notes(report):
+        note(line)
+    return exit_code(report)
+
+
+def _bisect(layout: Layout, arguments: argparse.Namespace) -> int:
+    report = bisect(layout, arguments.bisect, transport=arguments.transport, source=arguments.source)
+    if arguments.json:
+        emit_json(msgspec.to_builtins(report))
+    else:
+        print_table(BUMP_HEADINGS, bump_rows(report.patches))
+    for line in bisect_notes(report):
+        note(line)
     return 0
 
 

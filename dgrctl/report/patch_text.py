@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from dgrctl.upstream.bump_report import BisectReport, BumpReport, PatchLine
 from dgrctl.upstream.lint import LintReport
 from dgrctl.upstream.series import Lines
 from dgrctl.upstream.stack import PatchStatus
@@ -42,3 +45,56 @@ def lint_lines(report: LintReport) -> list[str]:
     """``dgrctl patch lint``: every finding, then the size."""
     found = f"{len(report.findings)} finding(s)" if report.findings else "nothing to find fault with"
     return [*map(str, report.findings), f"{len(report.patches)} patch(es), {found}", f"changed lines: {size_text(report.lines)}"]
+
+
+BUMP_HEADINGS = ("PATCH", "OUTCOME", "CAUSE", "UPSTREAM COMMITS", "DETAIL")
+
+
+def bump_rows(patches: Sequence[PatchLine]) -> list[tuple[str, ...]]:
+    """One row a patch, under :data:`BUMP_HEADINGS`."""
+    return [
+        (line.name.removesuffix(".patch"), line.outcome, line.cause or "-", _touched(line), _detail(line)) for line in patches
+    ]
+
+
+def bump_notes(report: BumpReport) -> list[str]:
+    """What there is to say about a bump beside its table."""
+    target, fine = report.target, "applies" if report.applies else "does not apply"
+    notes = [f"the stack {fine} to {target.commit}, version {target.version}, from {target.source}"]
+    notes += [
+        f"{line.name}: {each.commit[:12]} {each.subject}" for line in report.patches for each in line.upstream_commits or ()
+    ]
+    if not report.history:
+        notes.append("no history between the pin and that commit is here, so no upstream commits are named")
+    if report.lock is not None:
+        notes.append(f"changed lines there: {size_text(report.lock.lines)}")
+    notes += [f"over the budget: {problem}" for problem in report.problems]
+    if report.proof is not None:
+        notes.append(f"{'proven' if report.proof.passed else 'NOT proven'}: {report.proof.text}")
+    if report.committed:
+        notes.append("pin, patches and lock were written")
+    if report.worktree is not None:
+        notes.append(f"resolve the conflict in {report.worktree} and git add what you changed")
+    return notes + [f"next: {command}" for command in report.next_commands]
+
+
+def bisect_notes(report: BisectReport) -> list[str]:
+    """What a bisection found."""
+    notes = [f"newest commit that the stack applies to: {report.compatible} ({report.tried} of {report.commits + 1} tried)"]
+    if report.incompatible is None:
+        notes.append("that is the end of the range")
+    else:
+        notes.append(f"the next one, {report.incompatible}, breaks it: see the table")
+    return notes + [f"next: {command}" for command in report.next_commands]
+
+
+def _touched(line: PatchLine) -> str:
+    return "?" if line.upstream_commits is None else str(len(line.upstream_commits))
+
+
+def _detail(line: PatchLine) -> str:
+    if line.cause == "follows":
+        return f"because of {', '.join(name[:4] for name in line.follows)}: {', '.join(line.conflicts)}"
+    if line.conflicts:
+        return ", ".join(line.conflicts)
+    return f"by up to {line.offset} lines" if line.outcome == "offset" else "-"

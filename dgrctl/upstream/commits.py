@@ -64,9 +64,10 @@ def commit_patches(repository: Repository, pin: str, patches: Sequence[tuple[str
     return tip
 
 
-def commit(repository: Repository, parent: str, tree: str, message: str) -> str:
+def commit(repository: Repository, parent: str | None, tree: str, message: str) -> str:
     """A commit whose id depends on nothing but its arguments; returns the id."""
-    return repository.text("commit-tree", tree, "-p", parent, stdin=message.encode(), environment=_IDENTITY)
+    parents = () if parent is None else ("-p", parent)
+    return repository.text("commit-tree", tree, *parents, stdin=message.encode(), environment=_IDENTITY)
 
 
 def _apply_one(repository: Repository, before: str, name: str, patch: Patch, index: dict[str, str]) -> str:

@@ -142,7 +142,7 @@ def _write(layout: Layout, files: dict[str, bytes], lock: SeriesLock) -> ExportR
         changed = {name: data for name, data in wanted.items() if _content(layout, name) != data}
         removed = [name for name in patch_names(layout) if name not in files]
         if changed or removed:
-            replace_files(layout.patches, changed, removed)
+            replace_files(layout, changed, removed)
     return ExportResult(tuple(changed), tuple(removed), lock)
 
 

@@ -1,7 +1,7 @@
-"""Replacing several files of a folder as one change.
+"""Replacing several files of a folder, and the upstream manifest with them, as one change.
 
 The new files are written to a folder inside, which is renamed when it is complete: the point of no return. Before it a failure or
-a kill leaves the old files; after it :func:`recover` finishes what is left to do, which is renames only.
+a kill leaves the old files; after it :func:`recover` finishes what is left to do: renames, and the manifest's one write.
 """
 
 from __future__ import annotations
@@ -9,15 +9,19 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
 from dgrctl.errors import IntegrityError
-from dgrctl.files import storage_errors, sync_folder
+from dgrctl.files import storage_errors, sync_folder, write_atomic
+from dgrctl.layout import Layout
 
 _PREPARING = ".replacing.partial"
 _DECIDED = ".replacing"
 _REMOVALS = "removals.json"
+# The manifest's name while it waits; no patch is called so.
+_MANIFEST = "upstream-manifest.toml"
 
 
 def replacement_pending(folder: Path) -> bool:
@@ -25,19 +29,24 @@ def replacement_pending(folder: Path) -> bool:
     return (folder / _DECIDED).is_dir()
 
 
-def replace_files(folder: Path, files: dict[str, bytes], obsolete: Iterable[str]) -> None:
-    """Writes ``files`` (name to content) into ``folder`` and removes ``obsolete`` from it: all or nothing.
+def replace_files(layout: Layout, files: dict[str, bytes], obsolete: Iterable[str], *, manifest: bytes | None = None) -> None:
+    """Writes ``files`` (name to content) into the patch folder, removes ``obsolete`` from it, and writes ``manifest`` (None: it
+    stays as it is) to the upstream manifest: all or nothing.
 
     Raises:
         StorageError: the disk is full or read-only; the old files are unchanged.
     """
+    folder = layout.patches
     with storage_errors(folder):
-        recover(folder)
+        recover(layout)
         preparing = folder / _PREPARING
         try:
             preparing.mkdir(parents=True)
             for name, data in files.items():
                 _write(preparing / name, data)
+            if manifest is not None:
+                _write(preparing / _MANIFEST, manifest)
+                _require_writable(layout.upstream_manifest, len(manifest))
             _write(preparing / _REMOVALS, json.dumps(sorted(obsolete)).encode())
             sync_folder(preparing)
         except BaseException:
@@ -45,11 +54,12 @@ def replace_files(folder: Path, files: dict[str, bytes], obsolete: Iterable[str]
             raise
         preparing.rename(folder / _DECIDED)
         sync_folder(folder)
-        recover(folder)
+        recover(layout)
 
 
-def recover(folder: Path) -> None:
+def recover(layout: Layout) -> None:
     """Throws away a replacement that was not decided, and finishes one that was."""
+    folder = layout.patches
     with storage_errors(folder):
         if (folder / _PREPARING).is_dir():
             shutil.rmtree(folder / _PREPARING)
@@ -58,10 +68,13 @@ def recover(folder: Path) -> None:
         decided = folder / _DECIDED
         removals = _read_removals(decided / _REMOVALS)
         for path in sorted(decided.iterdir()):
-            if path.name != _REMOVALS:
+            if path.name not in (_REMOVALS, _MANIFEST):
                 path.replace(folder / path.name)
         for name in removals:
             (folder / name).unlink(missing_ok=True)
+        if (decided / _MANIFEST).exists():
+            write_atomic(layout.upstream_manifest, (decided / _MANIFEST).read_bytes())
+            (decided / _MANIFEST).unlink()
         sync_folder(folder)
         shutil.rmtree(decided)
 
@@ -79,6 +92,13 @@ def _read_removals(path: Path) -> list[str]:
             "the list of files to remove was changed", where=str(path), remedy=f"remove {path.parent} and run dgrctl patch export"
         )
     return names
+
+
+def _require_writable(target: Path, size: int) -> None:
+    """Nothing is decided that could not be finished: the manifest's folder takes another file of that size."""
+    with storage_errors(target.parent), tempfile.NamedTemporaryFile(prefix=f".{target.name}.", dir=target.parent) as probe:
+        probe.write(bytes(size))
+        probe.flush()
 
 
 def _write(path: Path, data: bytes) -> None:

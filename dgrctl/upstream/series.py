@@ -176,7 +176,7 @@ def load_series(layout: Layout, manifest: UpstreamManifest) -> Series:
 def read_series(layout: Layout, manifest: UpstreamManifest) -> Series:
     """Like :func:`load_series`, whatever the stack's size."""
     if replacement_pending(layout.patches):
-        raise PatchError("an export was killed halfway", where=str(layout.patches), remedy="dgrctl patch finishes it")
+        raise PatchError("an export or bump was killed halfway", where=str(layout.patches), remedy="dgrctl patch finishes it")
     lock = load_lock(layout)
     lock_path = layout.patches / LOCK_NAME
     if (lock.pin, lock.upstream_tree) != (manifest.commit, manifest.tree):

@@ -187,7 +187,7 @@ def workspace_locked(layout: Layout) -> Iterator[UpstreamManifest]:
     """
     with state_lock(layout, LOCK):
         sweep(layout)
-        recover(layout.patches)
+        recover(layout)
         yield load_manifest(layout)
 
 

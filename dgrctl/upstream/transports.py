@@ -69,26 +69,30 @@ def _clone(source: str, manifest: UpstreamManifest, clone: Path) -> None:
 
 def clone_unchecked(source: str, clone: Path, *options: str, raises: type[DgrError]) -> None:
     """Clones without checking out. Takes a shallow ``source`` as it is, where ``git fetch`` would refuse its roots."""
-    # The serving side reads no configuration of ours, and would refuse a repository of another user.
-    serve = ("--upload-pack", "git -c safe.directory=* upload-pack") if source.startswith("file://") else ()
-    arguments = ("--quiet", "--no-checkout", "--template=", *serve, *options, "--", source, str(clone))
+    arguments = ("--quiet", "--no-checkout", "--template=", *serve_options(source), *options, "--", source, str(clone))
     run_git("clone", *arguments, raises=raises, cwd=clone.parent)
     Repository(clone, raises=raises).run("remote", "remove", "origin")
+
+
+def serve_options(source: str) -> tuple[str, ...]:
+    """What git must be told to read ``source``: the serving side reads no configuration of ours, and would refuse a repository of
+    another user."""
+    return ("--upload-pack", "git -c safe.directory=* upload-pack") if source.startswith("file://") else ()
 
 
 def _check_out(repository: Repository, manifest: UpstreamManifest) -> None:
     if repository.resolve(f"{manifest.commit}^{{commit}}") is None:
         raise FetchError(f"it does not hold commit {manifest.commit}")
     pin_attributes(repository)
-    _cut_missing_history(repository, manifest.commit)
+    cut_missing_history(repository, manifest.commit)
     repository.run("checkout", "--quiet", "--detach", manifest.commit)
     # What is kept is the pin alone; a clone with history can carry thousands of tags.
     deletions = repository.run("for-each-ref", "--format=delete %(refname)")
     repository.run("update-ref", "--stdin", stdin=deletions)
 
 
-def _cut_missing_history(repository: Repository, commit: str) -> None:
-    """Marks the pin as the oldest commit if older ones are missing: a bundle made from a shallow clone does not say so itself."""
+def cut_missing_history(repository: Repository, commit: str) -> None:
+    """Marks ``commit`` as the oldest if older ones are missing: a bundle made from a shallow clone does not say so itself."""
     with contextlib.suppress(FetchError):
         repository.run("rev-list", "--quiet", commit)
         return

@@ -27,7 +27,7 @@ APPLIED = "refs/dgr/applied"
 BRANCH = "stack"
 
 # For those who work in there with their own git: their global settings and hooks must not change what a patch becomes.
-_SETTINGS = {
+SETTINGS = {
     "commit.gpgSign": "false",
     "core.autocrlf": "false",
     "core.eol": "lf",
@@ -134,7 +134,7 @@ class NewWorkspace:
     def clone(self) -> None:
         """Clones the pristine source, without checking anything out."""
         source = f"file://{self._layout.pristine}"
-        settings = [part for name, value in _SETTINGS.items() for part in ("--config", f"{name}={value}")]
+        settings = [part for name, value in SETTINGS.items() for part in ("--config", f"{name}={value}")]
         clone_unchecked(source, self._clone, *settings, raises=PatchError)
         pin_attributes(self.repository)
 

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal, Self, get_args
 
@@ -88,6 +89,25 @@ class Checkout:
         for path in self.layout.patches.glob("*.patch"):
             path.unlink()
         self.write_empty_series()
+
+    def advance(self, files: Mapping[str, bytes | None], text: str = "Upstream goes on") -> str:
+        """Commits these files (None: gone) in the upstream; returns the commit. The manifest keeps its pin."""
+        for name, data in files.items():
+            path = self.upstream.folder / name
+            if data is None:
+                path.unlink()
+            else:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(data)
+        return commit_all(self.upstream, text)
+
+    def everything(self) -> dict[str, tuple[int, bytes]]:
+        """Mode and content of every file of the checkout but locks and logs: what must be the same where nothing changed."""
+        return {
+            str(path.relative_to(self.layout.root)): (path.lstat().st_mode, path.read_bytes())
+            for path in sorted(self.layout.root.rglob("*"))
+            if path.is_file() and not path.is_symlink() and self.layout.locks not in path.parents
+        }
 
     @property
     def commit(self) -> str:

@@ -1,0 +1,160 @@
+"""One patch tried on another tree than its own: whether and how its change can be had there.
+
+Nothing is checked out. The kinds of outcome, in the order in which they are looked for:
+
+* ``clean``: every hunk applies at its own lines.
+* ``already upstream``: the tree holds the change; taking the patch back is what would apply.
+* ``offset``: every hunk applies, some at other lines; no fuzz.
+* ``merged three-way``: git merges the change from the pin's blobs without a conflict, also into files that were renamed.
+* ``target gone``: it does not, and a file that the patch changes is not there any more.
+* ``conflict``: it does not, though all files are there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from dgrctl.errors import DgrError, PatchError, StorageError, ToolchainError
+from dgrctl.files import storage_errors
+from dgrctl.upstream.commits import SCRATCH, commit, diff_of
+from dgrctl.upstream.git import Repository
+from dgrctl.upstream.patchfile import Patch
+
+Outcome = Literal["clean", "offset", "merged three-way", "conflict", "already upstream", "target gone"]
+FAILURES: frozenset[Outcome] = frozenset({"conflict", "target gone"})
+
+
+@dataclass(frozen=True)
+class Step:
+    """A patch as it applies at the pin: file name, the patch, and the tree before and after it."""
+
+    name: str
+    patch: Patch
+    before: str
+    after: str
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The files that it changes."""
+        return tuple(change.path for change in self.patch.changes())
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What a step gives on another tree.
+
+    Attributes:
+        tree: The tree with the change; None where it cannot be had.
+        offset: The most lines by which a hunk moved.
+        conflicts: Paths that cannot be merged.
+    """
+
+    outcome: Outcome
+    tree: str | None
+    offset: int = 0
+    conflicts: tuple[str, ...] = ()
+
+    @property
+    def failed(self) -> bool:
+        return self.outcome in FAILURES
+
+
+def attempt(repository: Repository, step: Step, onto: str) -> Trial:
+    """Tries ``step`` on the tree ``onto``; all its objects and those of the step's trees are in ``repository``."""
+    applied = _apply(repository, onto, step.patch.diff)
+    offset = _offset(repository, step, onto, applied) if applied is not None else 0
+    if applied is not None and offset == 0:
+        return Trial("clean", applied)
+    if _apply(repository, onto, step.patch.diff, "--reverse") is not None:
+        return Trial("already upstream", onto)
+    if applied is not None:
+        return Trial("offset", applied, offset)
+    tree, conflicts = merge_three_way(repository, step, onto)
+    if not conflicts:
+        return Trial("already upstream", onto) if tree == onto else Trial("merged three-way", tree)
+    gone = [
+        change.path
+        for change in step.patch.changes()
+        if change.blobs[0].strip("0") and repository.resolve(f"{onto}:{change.path}") is None
+    ]
+    return Trial("target gone" if gone else "conflict", None, conflicts=tuple(dict.fromkeys((*gone, *conflicts))))
+
+
+def merge_three_way(repository: Repository, step: Step, onto: str) -> tuple[str, tuple[str, ...]]:
+    """Merges the step's change into ``onto``; returns the tree (with conflict markers, where there are) and what conflicts."""
+    # git from 2.40 on takes the base as an option; Debian 12 has 2.39, which finds it as the common parent.
+    base = commit(repository, None, step.before, "base")
+    ours, theirs = (commit(repository, base, tree, "side") for tree in (onto, step.after))
+    answer = repository.run("merge-tree", "--write-tree", "--name-only", "-z", ours, theirs, accepted=(0, 1)).split(b"\0")
+    end = answer.index(b"", 1)
+    return answer[0].decode(), tuple(dict.fromkeys(path.decode("utf-8", "backslashreplace") for path in answer[1:end]))
+
+
+def force(repository: Repository, step: Step, onto: str) -> str:
+    """The tree ``onto`` with the step's change in it, wherever they contradict each other: what resolving it might give."""
+    with _index(repository, onto) as (index, folder):
+        for change in step.patch.changes():
+            entries = [_entry(repository, tree, change.path) for tree in (onto, step.before, step.after)]
+            ours, base, theirs = entries
+            if theirs is None:
+                repository.run("rm", "--quiet", "--cached", "--ignore-unmatch", "--", change.path, environment=index)
+                continue
+            blob = theirs[1]
+            if ours is not None and base is not None:
+                files = [folder / name for name in ("ours", "base", "theirs")]
+                for file, entry in zip(files, (ours, base, theirs), strict=True):
+                    file.write_bytes(repository.run("cat-file", "blob", entry[1]))
+                merged = repository.run("merge-file", "-p", "--quiet", "--theirs", *map(str, files))
+                blob = repository.text("hash-object", "-w", "--stdin", stdin=merged)
+            repository.run("update-index", "--add", "--cacheinfo", f"{theirs[0]},{blob},{change.path}", environment=index)
+        return repository.text("write-tree", environment=index)
+
+
+def _apply(repository: Repository, onto: str, diff: bytes, *options: str) -> str | None:
+    """The tree after ``diff``, at whatever lines; None if it does not apply."""
+    with _index(repository, onto) as (index, _folder):
+        try:
+            repository.run("apply", "--cached", "--whitespace=nowarn", *options, "-", stdin=diff, environment=index)
+        except (StorageError, ToolchainError):
+            raise
+        except DgrError:
+            return None
+        return repository.text("write-tree", environment=index)
+
+
+def _offset(repository: Repository, step: Step, onto: str, applied: str) -> int:
+    """The most lines by which a hunk of the step moved on its way to ``applied``; at least 1 if they cannot be matched."""
+    try:
+        found = Patch(step.patch.message, diff_of(repository, onto, applied)).hunks()
+    except PatchError:
+        return 1
+    wanted = step.patch.hunks()
+    if [hunk.path for hunk in found] != [hunk.path for hunk in wanted]:
+        return 1
+    return max((abs(one.old - other.old) for one, other in zip(found, wanted, strict=True)), default=0)
+
+
+def _entry(repository: Repository, tree: str, path: str) -> tuple[str, str] | None:
+    """Mode and blob of a file in a tree."""
+    listing = repository.run("ls-tree", "-z", "--full-tree", tree, "--", path)
+    if not listing:
+        return None
+    mode, _kind, blob = listing.split(b"\t", 1)[0].decode().split(" ")
+    return mode, blob
+
+
+@contextlib.contextmanager
+def _index(repository: Repository, tree: str) -> Iterator[tuple[dict[str, str], Path]]:
+    """A temporary index that holds a tree: the environment that names it, and the folder that it lies in."""
+    with (
+        storage_errors(repository.folder),
+        tempfile.TemporaryDirectory(prefix=SCRATCH, dir=repository.folder / ".git") as folder,
+    ):
+        environment = {"GIT_INDEX_FILE": str(Path(folder) / "index")}
+        repository.run("read-tree", tree, environment=environment)
+        yield environment, Path(folder)

@@ -1,0 +1,201 @@
+"""Another upstream commit to rehearse on, in a throw-away clone that holds the pin's objects as well.
+
+It comes from the manifest's git server (with the history since the pin, where there is any), or from a path: a bundle, a clone, a
+bare repository, or a source package like the manifest's, of another version. Squashed and shallow ones will do: patches are
+merged from the pin's own blobs, so no common history is needed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from pathlib import Path
+
+import msgspec
+
+from dgrctl.errors import FetchError, InputError, UsageError
+from dgrctl.files import sha256_file, storage_errors
+from dgrctl.layout import Layout
+from dgrctl.report.console import progress
+from dgrctl.upstream.git import Repository, run_git
+from dgrctl.upstream.manifest import GitTransport, ObjectId, SdistTransport, UpstreamManifest, transport_name
+from dgrctl.upstream.sdist import download_sdist, extract_git_directory
+from dgrctl.upstream.transports import clone_unchecked, cut_missing_history, pin_attributes, serve_options
+from dgrctl.upstream.workspace import SETTINGS
+
+TARGET = "refs/heads/target"
+
+_VERSION = re.compile(r"set\(LLAMA_VERSION_(MAJOR|MINOR|PATCH) +(\d+)\)")
+
+
+class Target(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """A commit of upstream.
+
+    Attributes:
+        version: Upstream's own version there; the commit's first digits if it names none.
+        source: Where it came from, as one would name it to ``dgrctl fetch``.
+        package: The source package that brought it, as a transport; None if something else did.
+    """
+
+    commit: ObjectId
+    tree: ObjectId
+    version: str
+    source: str
+    package: SdistTransport | None = None
+
+
+def bring_target(
+    layout: Layout, manifest: UpstreamManifest, clone: Path, *, to: str, transport: str | None = None, source: Path | None = None
+) -> tuple[Repository, Target]:
+    """Makes ``clone`` (which must not exist) with the commit that ``to`` names and everything of the pin.
+
+    For the holder of the lock "upstream".
+
+    Args:
+        to: Commit, tag or branch; HEAD is the source's own.
+        transport: The manifest's transport to use; None for its git server.
+        source: A path to use instead.
+
+    Raises:
+        FetchError: it cannot be brought, or holds no such commit.
+        UsageError: no such transport, or both ``transport`` and ``source``.
+        StorageError: the disk is full.
+    """
+    package = None
+    if source is not None:
+        if transport is not None:
+            raise UsageError("--from already says where from", where="--transport", remedy="give one of --transport and --from")
+        package = _package_of(manifest, source)
+        repository = _from_path(source, package, clone)
+        named, server = str(source.resolve()), _served(source, clone)
+    else:
+        chosen = _transport(manifest, transport)
+        if isinstance(chosen, GitTransport):
+            repository = _from_server(layout, manifest, chosen, to, clone)
+            named, server = transport_name(chosen), None
+        else:
+            package = chosen
+            repository = _from_path(download_sdist(layout, chosen), chosen, clone)
+            named, server = transport_name(chosen), None
+    commit = _resolve(repository, to if source is not None or package is not None else "FETCH_HEAD", server)
+    if commit is None:
+        raise FetchError(f"it holds no commit {to}", where=named, remedy="name a commit, tag or branch of it")
+    cut_missing_history(repository, commit)
+    _join_pin(layout, manifest, repository)
+    repository.run("update-ref", TARGET, commit)
+    tree = repository.text("rev-parse", f"{commit}^{{tree}}")
+    return repository, Target(commit=commit, tree=tree, version=_version(repository, commit), source=named, package=package)
+
+
+def has_history(repository: Repository, older: str, newer: str) -> bool:
+    """Whether the commits between the two are there."""
+    with contextlib.suppress(repository.raises):
+        repository.run("merge-base", "--is-ancestor", older, newer)
+        return True
+    return False
+
+
+def _transport(manifest: UpstreamManifest, name: str | None) -> GitTransport | SdistTransport:
+    known = {transport_name(each): each for each in manifest.transports}
+    if (name or "git") not in known:
+        raise UsageError(
+            f"the manifest has no transport '{name or 'git'}'",
+            where="--transport",
+            remedy="--from PATH takes a bundle or a clone",
+        )
+    return known[name or "git"]
+
+
+def _package_of(manifest: UpstreamManifest, path: Path) -> SdistTransport | None:
+    """``path`` as the manifest's source package in another version; None if it is none."""
+    for transport in manifest.transports:
+        if isinstance(transport, SdistTransport) and path.is_file():
+            prefix = transport.filename.removesuffix(f"{transport.version}.tar.gz")
+            if path.name.startswith(prefix) and path.name.endswith(".tar.gz"):
+                return SdistTransport(
+                    package=transport.package,
+                    version=path.name.removeprefix(prefix).removesuffix(".tar.gz"),
+                    sha256=sha256_file(path),
+                    bytes=path.stat().st_size,
+                    git_dir=transport.git_dir,
+                )
+    return None
+
+
+def _from_path(source: Path, package: SdistTransport | None, clone: Path) -> Repository:
+    if not source.exists():
+        raise FetchError("there is no such bundle, clone or package", where=str(source), remedy="check the path")
+    settings = [part for name, value in SETTINGS.items() for part in ("--config", f"{name}={value}")]
+    with progress(f"Cloning {source.name}"):
+        if package is not None:
+            extract_git_directory(source, package.git_dir, _git_directory(clone))
+            served = f"file://{_git_directory(clone)}"
+        else:
+            served = f"file://{source.resolve()}" if source.is_dir() else str(source.resolve())
+        clone_unchecked(served, clone, *settings, raises=FetchError)
+    repository = Repository(clone, raises=FetchError)
+    pin_attributes(repository)
+    return repository
+
+
+def _git_directory(clone: Path) -> Path:
+    """Where a package's git directory is unpacked to."""
+    return clone.with_name(clone.name + ".git-directory")
+
+
+def _served(source: Path, clone: Path) -> str:
+    """What git can be asked about the branches of ``source``."""
+    if _git_directory(clone).is_dir():
+        return f"file://{_git_directory(clone)}"
+    return f"file://{source.resolve()}" if source.is_dir() else str(source.resolve())
+
+
+def _from_server(layout: Layout, manifest: UpstreamManifest, transport: GitTransport, to: str, clone: Path) -> Repository:
+    """The commit with all that came after the pin; alone, if it is older or the server has no more."""
+    repository = Repository(clone, raises=FetchError)
+    with progress(f"Fetching {to} from {transport.url}"):
+        run_git("init", "--quiet", "--template=", str(clone), raises=FetchError, cwd=clone.parent)
+        pin_attributes(repository)
+        for name, value in SETTINGS.items():
+            repository.run("config", name, value)
+        pinned = int(Repository(layout.pristine, raises=FetchError).text("log", "-1", "--format=%ct", manifest.commit))
+        fetch = ("fetch", "--quiet", "--no-tags")
+        try:
+            repository.run(*fetch, f"--shallow-since={pinned - 1}", transport.url, to)
+        except FetchError:
+            repository.run(*fetch, "--depth=1", transport.url, to)
+    return repository
+
+
+def _resolve(repository: Repository, to: str, server: str | None) -> str | None:
+    """The commit of a name, asked of the clone, and where that has no branches of its own, of what it was cloned from."""
+    if to.startswith("-"):
+        raise InputError("this names no commit", where=to, remedy="name a commit, tag or branch")
+    found = repository.resolve(f"{to}^{{commit}}")
+    if found is None and server is not None:
+        wanted = (f"refs/heads/{to}", f"refs/remotes/origin/{to}")
+        listing = run_git("ls-remote", *serve_options(server), server, *wanted, raises=FetchError).decode()
+        if listing:
+            found = repository.resolve(f"{listing.split()[0]}^{{commit}}")
+    return found
+
+
+def _join_pin(layout: Layout, manifest: UpstreamManifest, repository: Repository) -> None:
+    """Lets the clone see the pin's objects where they are, and the pin as the oldest commit unless its parents are there."""
+    information = repository.folder / ".git" / "objects" / "info"
+    own = repository.resolve(f"{manifest.commit}^{{commit}}") is not None
+    with storage_errors(information):
+        information.mkdir(exist_ok=True)
+        (information / "alternates").write_text(f"{layout.pristine / '.git' / 'objects'}\n", encoding="utf-8")
+        if not own:
+            shallow = repository.folder / ".git" / "shallow"
+            roots = shallow.read_text(encoding="ascii") if shallow.exists() else ""
+            shallow.write_text(f"{roots}{manifest.commit}\n", encoding="ascii")
+
+
+def _version(repository: Repository, commit: str) -> str:
+    if repository.resolve(f"{commit}:CMakeLists.txt") is not None:
+        numbers = dict(_VERSION.findall(repository.text("show", f"{commit}:CMakeLists.txt")))
+        if len(numbers) == 3:
+            return ".".join(numbers[part] for part in ("MAJOR", "MINOR", "PATCH"))
+    return commit[:12]
