@@ -6,7 +6,7 @@ Two short prompts, on both sides of a ubatch, in every output mode, compared bit
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -55,24 +55,29 @@ def prover(layout: Layout, *, recipe: str | None = None, storage: str | None = N
     """
 
     def prove(candidate: Layout) -> Proof:
+        # Found here: a relative path would not lead to it from the candidate.
+        path = find_recipe(layout, recipe or RECIPE)
         _complete(candidate, layout)
-        # Read here, not in the candidate, to which a relative path would not lead.
-        wanted = load_recipe(find_recipe(layout, recipe or RECIPE))
-        record = build(candidate, wanted.lane).record
-        models = str(storage_root(layout, storage))
-        results = _compare(candidate, prepare(candidate, str(find_recipe(layout, recipe or RECIPE)), models))
-        logits, boundaries = Tally(), Tally()
-        for result in results:
-            logits.merge(result.logits)
-            for tally in result.boundaries.values():
-                boundaries.merge(tally)
-        return Proof(
-            passed=all(result.identical for result in results),
-            text=f"built for {record.isa}; {wanted.name} against that upstream itself: of {logits.compared:,} logits "
-            f"{logits.differing} differ, of {boundaries.compared:,} boundary values {boundaries.differing}",
-        )
+        build(candidate, load_recipe(path).lane)
+        prepared = prepare(candidate, str(path), str(storage_root(layout, storage)))
+        return verdict(prepared, compare(candidate, prepared))
 
     return prove
+
+
+def verdict(prepared: Prepared, results: Sequence[PromptParity]) -> Proof:
+    """Passed if no bit differs anywhere."""
+    logits, boundaries = Tally(), Tally()
+    for result in results:
+        logits.merge(result.logits)
+        for tally in result.boundaries.values():
+            boundaries.merge(tally)
+    return Proof(
+        passed=all(result.identical for result in results),
+        text=f"built for {prepared.build.isa}; {prepared.recipe.name} against that upstream's own whole model: "
+        f"of {logits.compared:,} logits {logits.differing:,} differ, "
+        f"of {boundaries.compared:,} boundary values {boundaries.differing:,}",
+    )
 
 
 def _complete(candidate: Layout, layout: Layout) -> None:
@@ -85,14 +90,19 @@ def _complete(candidate: Layout, layout: Layout) -> None:
             candidate.ccache.symlink_to(layout.ccache)
 
 
-def _compare(candidate: Layout, prepared: Prepared) -> list[PromptParity]:
+def compare(layout: Layout, prepared: Prepared) -> list[PromptParity]:
+    """Runs a recipe's route and its reference in ``layout``, with a smaller ubatch and context.
+
+    Raises:
+        CertificationVoid, StageError: there is nothing to judge.
+    """
     execution = msgspec.structs.replace(prepared.recipe.execution, ubatch=_UBATCH, context=256, sessions=1)
     recipe = msgspec.structs.replace(prepared.recipe, execution=execution)
     model, record, ranges = prepared.model, prepared.build, prepared.ranges
     with (
         progress("Comparing with that upstream's own reference"),
-        LocalReference(candidate, recipe, model, record) as reference,
-        LocalRoute(candidate, recipe, model, record, ranges, allow_probes=True) as route,
+        LocalReference(layout, recipe, model, record) as reference,
+        LocalRoute(layout, recipe, model, record, ranges, allow_probes=True) as route,
     ):
         stage = route.stages[0].description
         adapted = Prepared(recipe, model, record, ranges)

@@ -116,7 +116,8 @@ def resume(layout: Layout, *, drop: bool = False, commit: bool = False, prove: P
         with state_lock(layout, fetch.LOCK, shared=True):
             fetch.verify_pristine_locked(layout, manifest)
             work = _work(layout, folder, manifest, series)
-            if len(state.done) < len(work.steps):
+            # Otherwise a kill came after the last resolution, and what it left undone is done now.
+            if state.prepared:
                 state = _resolved(work, state, drop=drop)
                 folder.save(state)
             report = _go_on(work, state, f"{_CONTINUE} --commit", commit=commit, prove=prove)
@@ -204,13 +205,6 @@ def _refuse_work(layout: Layout) -> None:
 def _resolved(work: _Work, state: BumpState, *, drop: bool) -> BumpState:
     """The state with the waiting patch taken as resolved, or left out."""
     step = work.steps[len(state.done)]
-    if not state.prepared:
-        work.folder.prepare(state, step)
-        raise PatchError(
-            "the bump was killed before the conflict was laid out; it is now",
-            where=str(work.folder.clone),
-            remedy=f"resolve it, then {_CONTINUE}",
-        )
     line = PatchLine(name=step.name, outcome="dropped" if drop else "resolved", files=step.paths)
     tip = state.tip if drop else work.folder.resolution(state, step).head
     return msgspec.structs.replace(state, done=(*state.done, line), tip=tip, prepared=False, left=None)

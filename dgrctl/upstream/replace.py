@@ -6,15 +6,15 @@ a kill leaves the old files; after it :func:`recover` finishes what is left to d
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
-import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
 from dgrctl.errors import IntegrityError
-from dgrctl.files import storage_errors, sync_folder, write_atomic
+from dgrctl.files import storage_errors, sync_folder
 from dgrctl.layout import Layout
 
 _PREPARING = ".replacing.partial"
@@ -46,11 +46,14 @@ def replace_files(layout: Layout, files: dict[str, bytes], obsolete: Iterable[st
                 _write(preparing / name, data)
             if manifest is not None:
                 _write(preparing / _MANIFEST, manifest)
-                _require_writable(layout.upstream_manifest, len(manifest))
+                # Nothing is decided that could not be finished.
+                _write(_beside(layout.upstream_manifest), manifest)
             _write(preparing / _REMOVALS, json.dumps(sorted(obsolete)).encode())
             sync_folder(preparing)
         except BaseException:
             shutil.rmtree(preparing, ignore_errors=True)
+            with contextlib.suppress(OSError):
+                _beside(layout.upstream_manifest).unlink(missing_ok=True)
             raise
         preparing.rename(folder / _DECIDED)
         sync_folder(folder)
@@ -64,6 +67,7 @@ def recover(layout: Layout) -> None:
         if (folder / _PREPARING).is_dir():
             shutil.rmtree(folder / _PREPARING)
         if not replacement_pending(folder):
+            _beside(layout.upstream_manifest).unlink(missing_ok=True)
             return
         decided = folder / _DECIDED
         removals = _read_removals(decided / _REMOVALS)
@@ -73,7 +77,9 @@ def recover(layout: Layout) -> None:
         for name in removals:
             (folder / name).unlink(missing_ok=True)
         if (decided / _MANIFEST).exists():
-            write_atomic(layout.upstream_manifest, (decided / _MANIFEST).read_bytes())
+            _write(_beside(layout.upstream_manifest), (decided / _MANIFEST).read_bytes())
+            _beside(layout.upstream_manifest).replace(layout.upstream_manifest)
+            sync_folder(layout.upstream_manifest.parent)
             (decided / _MANIFEST).unlink()
         sync_folder(folder)
         shutil.rmtree(decided)
@@ -94,11 +100,9 @@ def _read_removals(path: Path) -> list[str]:
     return names
 
 
-def _require_writable(target: Path, size: int) -> None:
-    """Nothing is decided that could not be finished: the manifest's folder takes another file of that size."""
-    with storage_errors(target.parent), tempfile.NamedTemporaryFile(prefix=f".{target.name}.", dir=target.parent) as probe:
-        probe.write(bytes(size))
-        probe.flush()
+def _beside(target: Path) -> Path:
+    """Where a file is written before it takes its place; one name, so that a kill leaves nothing that is not found again."""
+    return target.with_name(f".{target.name}.partial")
 
 
 def _write(path: Path, data: bytes) -> None:

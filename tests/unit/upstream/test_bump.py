@@ -208,10 +208,10 @@ class TestCommit:
     def test_full_disk_leaves_the_old_files(self, stacked: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
         before = {**stacked.patch_files(), "pin": stacked.layout.upstream_manifest.read_bytes()}
 
-        def full(target: Path, size: int) -> None:
-            raise StorageError(f"no {size} bytes", where=str(target))
+        def full(descriptor: int) -> None:
+            raise OSError(28, "No space left on device")
 
-        monkeypatch.setattr(replace, "_require_writable", full)
+        monkeypatch.setattr(replace.os, "fsync", full)
         with pytest.raises(StorageError):
             bump(stacked.layout, to=stacked.advance(MOVED), commit=True)
         assert {**stacked.patch_files(), "pin": stacked.layout.upstream_manifest.read_bytes()} == before

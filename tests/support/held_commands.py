@@ -1,0 +1,41 @@
+"""Commands that run at the same time, one of them stopped where a test wants it."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import subprocess
+from collections.abc import Iterator
+
+from upstream_checkout import Checkout
+
+
+def start(checkout: Checkout, *arguments: str, **options: str) -> subprocess.Popen[str]:
+    command = checkout.command(*arguments, **options)
+    return subprocess.Popen(command, env=checkout.environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+@contextlib.contextmanager
+def holding(checkout: Checkout, step: str, *arguments: str) -> Iterator[tuple[subprocess.Popen[str], socket.socket]]:
+    """A command that waits before ``step`` until something is sent to the socket."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        process = subprocess.Popen(
+            checkout.command(*arguments, mode="hold", step=step),
+            env=checkout.environment(HELD_FD=str(theirs.fileno())),
+            pass_fds=(theirs.fileno(),),
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        with process:
+            try:
+                theirs.close()
+                assert ours.recv(4) == b"held"
+                yield process, ours
+            finally:
+                process.kill()
+
+
+def waits_for(second: subprocess.Popen[str], first: subprocess.Popen[str]) -> None:
+    assert second.stderr is not None
+    assert f"waiting for process {first.pid} (dgrctl " in second.stderr.readline()
