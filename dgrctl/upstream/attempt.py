@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -77,11 +77,8 @@ def attempt(repository: Repository, step: Step, onto: str) -> Trial:
     tree, conflicts = merge_three_way(repository, step, onto)
     if not conflicts:
         return Trial("already upstream", onto) if tree == onto else Trial("merged three-way", tree)
-    gone = [
-        change.path
-        for change in step.patch.changes()
-        if change.blobs[0].strip("0") and repository.resolve(f"{onto}:{change.path}") is None
-    ]
+    changed = [change.path for change in step.patch.changes() if change.blobs[0].strip("0")]
+    gone = [path for path in changed if path not in _entries(repository, onto, changed)]
     return Trial("target gone" if gone else "conflict", None, conflicts=tuple(dict.fromkeys((*gone, *conflicts))))
 
 
@@ -97,22 +94,30 @@ def merge_three_way(repository: Repository, step: Step, onto: str) -> tuple[str,
 
 def force(repository: Repository, step: Step, onto: str) -> str:
     """The tree ``onto`` with the step's change in it, wherever they contradict each other: what resolving it might give."""
-    with _index(repository, onto) as (index, folder):
-        for change in step.patch.changes():
-            entries = [_entry(repository, tree, change.path) for tree in (onto, step.before, step.after)]
-            ours, base, theirs = entries
-            if theirs is None:
-                repository.run("rm", "--quiet", "--cached", "--ignore-unmatch", "--", change.path, environment=index)
+    merged, conflicts = merge_three_way(repository, step, onto)
+    paths = [path for path in step.paths if path in conflicts]
+    ours, base, theirs = (_entries(repository, tree, paths) for tree in (onto, step.before, step.after))
+    lines = []
+    with _index(repository, merged) as (index, folder):
+        for path in paths:
+            if path not in theirs:
+                lines.append(f"0 {'0' * 40}\t{path}\0")
                 continue
-            blob = theirs[1]
-            if ours is not None and base is not None:
-                files = [folder / name for name in ("ours", "base", "theirs")]
-                for file, entry in zip(files, (ours, base, theirs), strict=True):
-                    file.write_bytes(repository.run("cat-file", "blob", entry[1]))
-                merged = repository.run("merge-file", "-p", "--quiet", "--theirs", *map(str, files))
-                blob = repository.text("hash-object", "-w", "--stdin", stdin=merged)
-            repository.run("update-index", "--add", "--cacheinfo", f"{theirs[0]},{blob},{change.path}", environment=index)
+            mode, blob = theirs[path]
+            if path in ours and path in base:
+                blob = _favouring(repository, folder, ours[path][1], base[path][1], blob)
+            lines.append(f"{mode} {blob}\t{path}\0")
+        repository.run("update-index", "-z", "--index-info", stdin="".join(lines).encode(), environment=index)
         return repository.text("write-tree", environment=index)
+
+
+def _favouring(repository: Repository, folder: Path, ours: str, base: str, theirs: str) -> str:
+    """The blob that merging three gives, where they contradict each other with the lines of ``theirs``."""
+    files = [folder / name for name in ("ours", "base", "theirs")]
+    for file, blob in zip(files, (ours, base, theirs), strict=True):
+        file.write_bytes(repository.run("cat-file", "blob", blob))
+    merged = repository.run("merge-file", "-p", "--quiet", "--theirs", *map(str, files))
+    return repository.text("hash-object", "-w", "--stdin", stdin=merged)
 
 
 def _apply(repository: Repository, onto: str, diff: bytes, *options: str) -> str | None:
@@ -139,13 +144,16 @@ def _offset(repository: Repository, step: Step, onto: str, applied: str) -> int:
     return max((abs(one.old - other.old) for one, other in zip(found, wanted, strict=True)), default=0)
 
 
-def _entry(repository: Repository, tree: str, path: str) -> tuple[str, str] | None:
-    """Mode and blob of a file in a tree."""
-    listing = repository.run("ls-tree", "-z", "--full-tree", tree, "--", path)
-    if not listing:
-        return None
-    mode, _kind, blob = listing.split(b"\t", 1)[0].decode().split(" ")
-    return mode, blob
+def _entries(repository: Repository, tree: str, paths: Sequence[str]) -> dict[str, tuple[str, str]]:
+    """Mode and blob by path, of those of ``paths`` that are files of a tree."""
+    found: dict[str, tuple[str, str]] = {}
+    if not paths:
+        return found
+    for line in repository.run("ls-tree", "-r", "-z", "--full-tree", tree, "--", *paths).split(b"\0")[:-1]:
+        head, path = line.split(b"\t", 1)
+        mode, _kind, blob = head.decode().split(" ")
+        found[path.decode("utf-8", "backslashreplace")] = (mode, blob)
+    return found
 
 
 @contextlib.contextmanager

@@ -176,9 +176,9 @@ def _prove(clone: Path, manifest: UpstreamManifest) -> None:
 def _verify(folder: Path, manifest: UpstreamManifest) -> None:
     """Commit, tree, and every byte on disk."""
     repository = Repository(folder, raises=IntegrityError)
-    if not repository.is_repository():
+    head, tree = repository.resolve_all("HEAD^{commit}", "HEAD^{tree}")
+    if head is None and not repository.is_repository():
         raise IntegrityError("this is not the git clone that was put there", where=str(folder), remedy=_REPLACE)
-    head, tree = repository.resolve("HEAD^{commit}"), repository.resolve("HEAD^{tree}")
     if head != manifest.commit or tree != manifest.tree:
         raise IntegrityError(
             f"HEAD is commit {head} with tree {tree}; the manifest names commit {manifest.commit} with tree {manifest.tree}",
@@ -197,10 +197,7 @@ def _verify(folder: Path, manifest: UpstreamManifest) -> None:
 
 def _is_former_pin(layout: Layout, manifest: UpstreamManifest) -> bool:
     """Whether an intact fetch of another commit lies there: the manifest moved on since, and nobody changed a byte."""
-    repository = Repository(layout.pristine, raises=IntegrityError)
-    if not repository.is_repository():
-        return False
-    head, tree = repository.resolve("HEAD^{commit}"), repository.resolve("HEAD^{tree}")
+    head, tree = Repository(layout.pristine, raises=IntegrityError).resolve_all("HEAD^{commit}", "HEAD^{tree}")
     if head is None or tree is None or head == manifest.commit:
         return False
     return snapshot(layout.pristine).tree == tree

@@ -6,6 +6,7 @@ Every call of git in dgrctl goes through here.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -17,6 +18,7 @@ from dgrctl.errors import DgrError, StorageError, ToolchainError
 # Commands that talk to a disk or a network that hangs must end; the longest honest one (a clone with history) takes minutes.
 _LIMIT_SECONDS = 1800.0
 _FULL_BYTES = 64 * 1024
+_OBJECT_ID = re.compile(r"[0-9a-f]{40}")
 
 _SETTINGS = {
     "advice.detachedHead": "false",
@@ -183,6 +185,16 @@ class Repository:
         """The object id that ``revision`` names, or None where there is no such object."""
         answer = self.run("rev-parse", "--verify", "--quiet", revision, accepted=(0, 1, 128))
         return answer.decode().strip() or None
+
+    def resolve_all(self, *revisions: str) -> list[str | None]:
+        """:meth:`resolve` for each, by one git; all None where this is no repository."""
+        if not (self.folder / ".git").is_dir():
+            return [None] * len(revisions)
+        asked = "".join(f"{revision}\n" for revision in revisions).encode()
+        answer = self.run("cat-file", "--batch-check=%(objectname)", stdin=asked, accepted=(0, 128)).decode().splitlines()
+        if len(answer) != len(revisions):
+            return [None] * len(revisions)
+        return [line if _OBJECT_ID.fullmatch(line) else None for line in answer]
 
     def is_repository(self) -> bool:
         """Whether git takes this folder for a repository."""

