@@ -17,7 +17,7 @@ from dgrctl.upstream.bump_report import BisectReport
 from dgrctl.upstream.git import Repository
 from dgrctl.upstream.rehearsal import Rehearsed, rehearse, steps_at_pin
 from dgrctl.upstream.series import load_series
-from dgrctl.upstream.target import bring_target, has_history
+from dgrctl.upstream.target import Brought, bring_target, has_history, resolve_name
 
 
 def bisect(layout: Layout, commits: str, *, transport: str | None = None, source: Path | None = None) -> BisectReport:
@@ -46,8 +46,9 @@ def bisect(layout: Layout, commits: str, *, transport: str | None = None, source
             fetch.verify_pristine_locked(layout, manifest)
             folder.start()
             try:
-                clone, target = bring_target(layout, manifest, folder.clone, to=newer, transport=transport, source=source)
-                good = _ancestor(clone, older, target.commit)
+                brought = bring_target(layout, manifest, folder.clone, to=newer, transport=transport, source=source)
+                clone, target = brought.repository, brought.target
+                good = _ancestor(brought, older)
                 search = _Search(folder.repository, steps_at_pin(folder.repository, manifest.commit, named))
                 history = clone.text("rev-list", "--first-parent", "--reverse", f"{good}..{target.commit}").split()
                 compatible, incompatible = search.run([good, *history])
@@ -67,9 +68,10 @@ def bisect(layout: Layout, commits: str, *, transport: str | None = None, source
                 folder.clear()
 
 
-def _ancestor(clone: Repository, older: str, newer: str) -> str:
-    good = None if older.startswith("-") else clone.resolve(f"{older}^{{commit}}")
-    if good is None or not has_history(clone, good, newer):
+def _ancestor(brought: Brought, older: str) -> str:
+    newer = brought.target.commit
+    good = resolve_name(brought.repository, brought.server, older)
+    if good is None or not has_history(brought.repository, good, newer):
         raise InputError(
             f"the history from {older} to {newer} is not there",
             where="--bisect",

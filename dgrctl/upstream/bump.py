@@ -83,7 +83,7 @@ def bump(
         with state_lock(layout, fetch.LOCK, shared=True):
             fetch.verify_pristine_locked(layout, manifest)
             folder.start()
-            _, target = bring_target(layout, manifest, folder.clone, to=to, transport=transport, source=source)
+            target = bring_target(layout, manifest, folder.clone, to=to, transport=transport, source=source).target
             work = _work(layout, folder, manifest, series)
             state = BumpState(
                 schema=1,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import re
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -25,6 +26,7 @@ from dgrctl.upstream.workspace import SETTINGS
 
 TARGET = "refs/heads/target"
 
+_OBJECT_ID = re.compile(r"[0-9a-f]{40}")
 _VERSION = re.compile(r"set\(LLAMA_VERSION_(MAJOR|MINOR|PATCH) +(\d+)\)")
 
 
@@ -44,9 +46,17 @@ class Target(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=Tr
     package: SdistTransport | None = None
 
 
+class Brought(NamedTuple):
+    """A clone with a target and everything of the pin; ``server`` is what git can ask about further names."""
+
+    repository: Repository
+    target: Target
+    server: str
+
+
 def bring_target(
     layout: Layout, manifest: UpstreamManifest, clone: Path, *, to: str, transport: str | None = None, source: Path | None = None
-) -> tuple[Repository, Target]:
+) -> Brought:
     """Makes ``clone`` (which must not exist) with the commit that ``to`` names and everything of the pin.
 
     For the holder of the lock "upstream".
@@ -67,24 +77,47 @@ def bring_target(
             raise UsageError("--from already says where from", where="--transport", remedy="give one of --transport and --from")
         package = _package_of(manifest, source)
         repository = _from_path(source, package, clone)
-        named, server = str(source.resolve()), _served(source, clone)
+        named, server, asked = str(source.resolve()), _served(source, clone), to
     else:
         chosen = _transport(manifest, transport)
+        named = transport_name(chosen)
         if isinstance(chosen, GitTransport):
             repository = _from_server(layout, manifest, chosen, to, clone)
-            named, server = transport_name(chosen), None
+            server, asked = chosen.url, "FETCH_HEAD"
         else:
-            package = chosen
-            repository = _from_path(download_sdist(layout, chosen), chosen, clone)
-            named, server = transport_name(chosen), None
-    commit = _resolve(repository, to if source is not None or package is not None else "FETCH_HEAD", server)
+            package, path = chosen, download_sdist(layout, chosen)
+            repository = _from_path(path, chosen, clone)
+            server, asked = _served(path, clone), to
+    commit = resolve_name(repository, server, asked)
     if commit is None:
         raise FetchError(f"it holds no commit {to}", where=named, remedy="name a commit, tag or branch of it")
     cut_missing_history(repository, commit)
     _join_pin(layout, manifest, repository)
     repository.run("update-ref", TARGET, commit)
     tree = repository.text("rev-parse", f"{commit}^{{tree}}")
-    return repository, Target(commit=commit, tree=tree, version=_version(repository, commit), source=named, package=package)
+    target = Target(commit=commit, tree=tree, version=_version(repository, commit), source=named, package=package)
+    return Brought(repository, target, server)
+
+
+def resolve_name(repository: Repository, server: str, name: str) -> str | None:
+    """The commit that ``name`` means: to the clone, or, where that has no such tag or branch, to what it was cloned from.
+
+    None where there is none, or the clone does not hold it.
+
+    Raises:
+        InputError: it looks like an option.
+    """
+    if name.startswith("-"):
+        raise InputError("this names no commit", where=name, remedy="name a commit, tag or branch")
+    found = repository.resolve(f"{name}^{{commit}}")
+    if found is None and not _OBJECT_ID.fullmatch(name):
+        # The peeled tag first: the tag itself is an object that the clone may lack.
+        wanted = (f"refs/tags/{name}^{{}}", f"refs/tags/{name}", f"refs/heads/{name}", f"refs/remotes/origin/{name}")
+        listing = run_git("ls-remote", *serve_options(server), server, *wanted, raises=FetchError).decode()
+        ids = {reference: commit for commit, reference in (line.split("\t") for line in listing.splitlines())}
+        found = next((ids[each] for each in wanted if each in ids), None)
+        found = found and repository.resolve(f"{found}^{{commit}}")
+    return found
 
 
 def has_history(repository: Repository, older: str, newer: str) -> bool:
@@ -165,19 +198,6 @@ def _from_server(layout: Layout, manifest: UpstreamManifest, transport: GitTrans
         except FetchError:
             repository.run(*fetch, "--depth=1", transport.url, to)
     return repository
-
-
-def _resolve(repository: Repository, to: str, server: str | None) -> str | None:
-    """The commit of a name, asked of the clone, and where that has no branches of its own, of what it was cloned from."""
-    if to.startswith("-"):
-        raise InputError("this names no commit", where=to, remedy="name a commit, tag or branch")
-    found = repository.resolve(f"{to}^{{commit}}")
-    if found is None and server is not None:
-        wanted = (f"refs/heads/{to}", f"refs/remotes/origin/{to}")
-        listing = run_git("ls-remote", *serve_options(server), server, *wanted, raises=FetchError).decode()
-        if listing:
-            found = repository.resolve(f"{listing.split()[0]}^{{commit}}")
-    return found
 
 
 def _join_pin(layout: Layout, manifest: UpstreamManifest, repository: Repository) -> None:

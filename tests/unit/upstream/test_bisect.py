@@ -39,6 +39,13 @@ def test_newest_compatible_commit(stacked: Checkout, history: list[str]) -> None
     assert stacked.everything() == before
 
 
+def test_names_are_the_servers(stacked: Checkout, history: list[str]) -> None:
+    """Also of an annotated tag, which is no commit."""
+    stacked.upstream.run("-c", "user.name=T", "-c", "user.email=t@t", "tag", "-m", "A release", "v1", history[1])
+    stacked.upstream.run("branch", "topic", history[2])
+    assert bisect(stacked.layout, "v1..topic").commits == 1
+
+
 def test_a_range_that_breaks_nothing(stacked: Checkout, history: list[str]) -> None:
     report = bisect(stacked.layout, f"{history[1]}..{history[4]}", source=stacked.upstream.folder)
     assert (report.compatible, report.incompatible, report.tried) == (history[4], None, 2)

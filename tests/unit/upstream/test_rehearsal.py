@@ -30,8 +30,8 @@ def rehearsed(stacked: Checkout, tmp_path: Path) -> Rehearse:
         commit = stacked.advance(files)
         manifest = load_manifest(stacked.layout)
         series = load_series(stacked.layout, manifest)
-        clone, target = bring_target(stacked.layout, manifest, tmp_path / "clone", to=commit)
-        repository = Repository(clone.folder, raises=PatchError)
+        target = bring_target(stacked.layout, manifest, tmp_path / "clone", to=commit).target
+        repository = Repository(tmp_path / "clone", raises=PatchError)
         named = [(locked.name, patch) for locked, patch in zip(series.lock.patches, series.patches, strict=True)]
         return rehearse(repository, steps_at_pin(repository, manifest.commit, named), target.tree)
 
