@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from dgrctl.errors import PatchError
+from dgrctl.errors import PatchError, UsageError
 from dgrctl.layout import Layout
 from dgrctl.report.console import emit_json, note
 from dgrctl.report.patch_text import (
@@ -161,6 +161,12 @@ def _record(layout: Layout, arguments: argparse.Namespace) -> int:
 
 
 def _bump(layout: Layout, arguments: argparse.Namespace) -> int:
+    if arguments.commit and (arguments.abort or arguments.bisect):
+        raise UsageError(
+            "nothing is committed by this", where="--commit", remedy="--commit goes with --to, --continue and --drop"
+        )
+    if (arguments.transport or arguments.source) and (arguments.abort or arguments.resume or arguments.drop):
+        raise UsageError("the bump under way has its target already", where="--transport, --from", remedy="leave them away")
     if arguments.abort:
         there = abort(layout)
         note("the bump was given up; nothing outside .dgr/bump had changed" if there else "nothing to do: no bump is under way")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dgrctl.upstream.bump_report import BisectReport, BumpReport, PatchLine
+from dgrctl.upstream.bump_report import NAMED_COMMITS, BisectReport, BumpReport, PatchLine
 from dgrctl.upstream.lint import LintReport
 from dgrctl.upstream.series import Lines
 from dgrctl.upstream.stack import PatchStatus
@@ -89,7 +89,10 @@ def bisect_notes(report: BisectReport) -> list[str]:
 
 
 def _touched(line: PatchLine) -> str:
-    return "?" if line.upstream_commits is None else str(len(line.upstream_commits))
+    if line.upstream_commits is None:
+        return "?"
+    count = len(line.upstream_commits)
+    return f"{count} or more" if count == NAMED_COMMITS else f"{count}"
 
 
 def _detail(line: PatchLine) -> str:

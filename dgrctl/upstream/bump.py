@@ -6,7 +6,8 @@ and proven there as anywhere else, and built and compared by whoever calls. Only
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from dgrctl.upstream import fetch, stack
 from dgrctl.upstream.attempt import Step
 from dgrctl.upstream.bump_candidate import Candidate, commit_candidate, make_candidate
 from dgrctl.upstream.bump_folder import BumpFolder
-from dgrctl.upstream.bump_report import BumpReport, BumpState, PatchLine, Proof, UpstreamCommit
+from dgrctl.upstream.bump_report import NAMED_COMMITS, BumpReport, BumpState, PatchLine, Proof, UpstreamCommit
 from dgrctl.upstream.commits import commit
 from dgrctl.upstream.git import Repository
 from dgrctl.upstream.manifest import UpstreamManifest
@@ -34,8 +35,6 @@ Prove = Callable[[Layout], Proof]
 """Builds a checkout and compares it with its own untouched upstream. A DgrError is a proof that failed."""
 
 _CONTINUE, _DROP, _ABORT = (f"dgrctl patch bump --{word}" for word in ("continue", "drop", "abort"))
-# Upstream commits named with each patch, the newest first.
-_NAMED_COMMITS = 20
 
 
 @dataclass(frozen=True)
@@ -80,7 +79,7 @@ def bump(
         _refuse_to_forget(folder, series)
         if commit:
             _refuse_work(layout)
-        with state_lock(layout, fetch.LOCK, shared=True):
+        with state_lock(layout, fetch.LOCK, shared=True), _swept(folder):
             fetch.verify_pristine_locked(layout, manifest)
             folder.start()
             target = bring_target(layout, manifest, folder.clone, to=to, transport=transport, source=source).target
@@ -94,10 +93,7 @@ def bump(
                 tip=target.commit,
             )
             options = f" --transport {transport}" if transport else f" --from {source}" if source else ""
-            report = _go_on(work, state, f"dgrctl patch bump --to {to}{options} --commit", commit=commit, prove=prove)
-        if report.worktree is None:
-            folder.clear()
-        return report
+            return _go_on(work, state, f"dgrctl patch bump --to {to}{options} --commit", commit=commit, prove=prove)
 
 
 def resume(layout: Layout, *, drop: bool = False, commit: bool = False, prove: Prove | None = None) -> BumpReport:
@@ -148,6 +144,16 @@ def lines_of(
         PatchLine.of(each, _touching(repository, manifest.commit, target, each.step.paths) if history else None)
         for each in results
     )
+
+
+@contextlib.contextmanager
+def _swept(folder: BumpFolder) -> Iterator[None]:
+    """Removes what a bump made, however it ends, unless a conflict waits in it."""
+    try:
+        yield
+    finally:
+        if not folder.is_waiting:
+            folder.clear()
 
 
 def _stack(layout: Layout) -> tuple[UpstreamManifest, Series]:
@@ -280,6 +286,6 @@ def _proof(candidate: Candidate, prove: Prove | None) -> Proof | None:
 
 
 def _touching(repository: Repository, pin: str, target: str, paths: Sequence[str]) -> tuple[UpstreamCommit, ...]:
-    log = ("log", "--no-merges", f"--max-count={_NAMED_COMMITS}", "--format=%H %s", f"{pin}..{target}", "--", *paths)
+    log = ("log", "--no-merges", f"--max-count={NAMED_COMMITS}", "--format=%H %s", f"{pin}..{target}", "--", *paths)
     lines = repository.text(*log).splitlines()
     return tuple(UpstreamCommit(commit=line[:40], subject=line[41:]) for line in lines)

@@ -39,13 +39,18 @@ class BumpFolder:
         """The clone; its work tree is filled only where a conflict waits."""
         return Repository(self.clone, raises=PatchError)
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether something is remembered."""
+        return self._state.exists()
+
     def load(self) -> BumpState | None:
         """The bump under way; None if there is none.
 
         Raises:
             InputError: what it remembers was changed.
         """
-        if not self._state.exists():
+        if not self.is_waiting:
             return None
         try:
             return load_json(self._state, BumpState, what="state of a bump")

@@ -12,6 +12,9 @@ from dgrctl.upstream.rehearsal import Cause, Rehearsed
 from dgrctl.upstream.series import SeriesLock
 from dgrctl.upstream.target import Target
 
+# The most upstream commits that are named with a patch, the newest first.
+NAMED_COMMITS = 20
+
 
 class UpstreamCommit(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """A commit of upstream's, and the first line of its message."""
@@ -29,7 +32,8 @@ class PatchLine(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only
         cause: Of a failure: "first" by itself, "follows" because of the patches in ``follows``.
         files: That the patch changes.
         conflicts: Files in which it cannot be had.
-        upstream_commits: That touched ``files`` since the pin, newest first; None where there is no history to look at.
+        upstream_commits: That touched ``files`` since the pin, newest first, at most :data:`NAMED_COMMITS`; None where there is
+            no history to look at.
     """
 
     name: str

@@ -21,7 +21,7 @@ from dgrctl.report.console import progress
 from dgrctl.upstream.git import Repository, run_git
 from dgrctl.upstream.manifest import GitTransport, ObjectId, SdistTransport, UpstreamManifest, transport_name
 from dgrctl.upstream.sdist import download_sdist, extract_git_directory
-from dgrctl.upstream.transports import clone_unchecked, cut_missing_history, pin_attributes, serve_options
+from dgrctl.upstream.transports import clone_unchecked, cut_missing_history, pin_attributes, reach, serve_options
 from dgrctl.upstream.workspace import SETTINGS
 
 TARGET = "refs/heads/target"
@@ -71,6 +71,7 @@ def bring_target(
         UsageError: no such transport, or both ``transport`` and ``source``.
         StorageError: the disk is full.
     """
+    _refuse_option(to)
     package = None
     if source is not None:
         if transport is not None:
@@ -107,8 +108,7 @@ def resolve_name(repository: Repository, server: str, name: str) -> str | None:
     Raises:
         InputError: it looks like an option.
     """
-    if name.startswith("-"):
-        raise InputError("this names no commit", where=name, remedy="name a commit, tag or branch")
+    _refuse_option(name)
     found = repository.resolve(f"{name}^{{commit}}")
     if found is None and not _OBJECT_ID.fullmatch(name):
         # The peeled tag first: the tag itself is an object that the clone may lack.
@@ -126,6 +126,11 @@ def has_history(repository: Repository, older: str, newer: str) -> bool:
         repository.run("merge-base", "--is-ancestor", older, newer)
         return True
     return False
+
+
+def _refuse_option(name: str) -> None:
+    if name.startswith("-"):
+        raise InputError("this names no commit", where=name, remedy="name a commit, tag or branch")
 
 
 def _transport(manifest: UpstreamManifest, name: str | None) -> GitTransport | SdistTransport:
@@ -187,17 +192,29 @@ def _from_server(layout: Layout, manifest: UpstreamManifest, transport: GitTrans
     """The commit with all that came after the pin; alone, if it is older or the server has no more."""
     repository = Repository(clone, raises=FetchError)
     with progress(f"Fetching {to} from {transport.url}"):
+        reach(transport)
         run_git("init", "--quiet", "--template=", str(clone), raises=FetchError, cwd=clone.parent)
         pin_attributes(repository)
         for name, value in SETTINGS.items():
             repository.run("config", name, value)
         pinned = int(Repository(layout.pristine, raises=FetchError).text("log", "-1", "--format=%ct", manifest.commit))
-        fetch = ("fetch", "--quiet", "--no-tags")
         try:
-            repository.run(*fetch, f"--shallow-since={pinned - 1}", transport.url, to)
+            repository.run("fetch", "--quiet", "--no-tags", f"--shallow-since={pinned - 1}", transport.url, to)
         except FetchError:
-            repository.run(*fetch, "--depth=1", transport.url, to)
+            _fetch_alone(repository, transport, to)
     return repository
+
+
+def _fetch_alone(repository: Repository, transport: GitTransport, to: str) -> None:
+    try:
+        repository.run("fetch", "--quiet", "--no-tags", "--depth=1", transport.url, to)
+    except FetchError as error:
+        raise FetchError(
+            f"the server does not give out {to}",
+            where=transport.url,
+            detail=error.detail,
+            remedy="name a tag, a branch or a whole commit id; --from PATH takes a bundle or a clone",
+        ) from error
 
 
 def _join_pin(layout: Layout, manifest: UpstreamManifest, repository: Repository) -> None:

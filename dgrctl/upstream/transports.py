@@ -38,11 +38,20 @@ def bring(layout: Layout, manifest: UpstreamManifest, transport: Transport | Pat
 def _from_server(transport: GitTransport, manifest: UpstreamManifest, clone: Path) -> None:
     """Asks the server for the one commit, without history."""
     with progress(f"Fetching {manifest.name} {manifest.version} from {transport.url}"):
-        run_git("ls-remote", "--exit-code", transport.url, "HEAD", raises=FetchError, timeout=_CONNECT_SECONDS)
+        reach(transport)
         run_git("init", "--quiet", "--template=", str(clone), raises=FetchError, cwd=clone.parent)
         repository = Repository(clone, raises=FetchError)
         repository.run("fetch", "--quiet", "--no-tags", "--depth=1", transport.url, manifest.commit)
         _check_out(repository, manifest)
+
+
+def reach(transport: GitTransport) -> None:
+    """Asks the server a short question.
+
+    Raises:
+        FetchError: it gives no answer in time.
+    """
+    run_git("ls-remote", "--exit-code", transport.url, "HEAD", raises=FetchError, timeout=_CONNECT_SECONDS)
 
 
 def _from_sdist(layout: Layout, transport: SdistTransport, manifest: UpstreamManifest, clone: Path) -> None:
