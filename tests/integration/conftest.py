@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from dgr.v1 import common_pb2
+from token_parity import Rig
 
 from dgrctl.layout import Layout
 from dgrctl.runtime.reference import LocalReference
@@ -42,3 +43,20 @@ def greedy(reference: LocalReference) -> Callable[..., tuple[str, list[int]]]:
         return known[key]
 
     return answer
+
+
+@pytest.fixture(scope="session")
+def fixture_rig(layout: Layout, verified_build: BuildRecord, recipe: Recipe) -> Rig:
+    """Routes and references of fixture models, on one thread and with one session each: they are too small for more."""
+    return Rig(layout, verified_build, recipe).executing(threads=1, sessions=1)
+
+
+@pytest.fixture
+def say(capsys: pytest.CaptureFixture[str]) -> Callable[[object], None]:
+    """Prints what a test counted, beside its verdict."""
+
+    def write(counted: object) -> None:
+        with capsys.disabled():
+            print(f"\n  {counted}", end=" ")
+
+    return write
