@@ -96,6 +96,7 @@ class FakeHead:
             "chunk_rows": rows,
             "row_begin": 0,
             "positions": range(rows),
+            "token_ids": [0] * rows if self.tail.boundary_token_ids else [],
             "adapter": self.tail.adapter,
             "dtype": stage_pb2.DTYPE_F32,
             "streams": self.tail.streams,

@@ -3,20 +3,35 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from dgrctl.lanes.build import build_tests
+from dgrctl.certify.architectures import run
+from dgrctl.certify.architectures.synthesis import synthesise
+from dgrctl.lanes.build import build_extra, build_tests
 from dgrctl.layout import Layout
 
+if TYPE_CHECKING:
+    from fixture_models import FixtureModels
 
-def test_all_pass(layout: Layout, tmp_path: Path) -> None:
+    from dgrctl.lanes.record import BuildRecord
+
+
+def test_all_pass(layout: Layout, verified_build: BuildRecord, fixture_models: FixtureModels, tmp_path: Path) -> None:
+    generators = build_extra(layout, run.LANE, "reference", run.GENERATORS, title="Building upstream's generator of small models")
+    models = {
+        "DGR_TEST_DEEPSEEK4": fixture_models.deepseek4(weights="f32").first_part,
+        "DGR_TEST_GEMMA3": synthesise(layout, generators, "gemma3").models[0],
+    }
     report = tmp_path / "report.json"
     done = subprocess.run(
         [build_tests(layout, "cpu"), f"--gtest_output=json:{report}", "--gtest_brief=1"],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
+        env=os.environ | {name: str(path) for name, path in models.items()},
         check=False,
     )
     assert done.returncode == 0, done.stdout

@@ -82,6 +82,40 @@ TEST(BoundaryCodec, TokenIdsTravelWhereTheAdapterNeedsThem) {
   EXPECT_EQ(chunk->token_ids, std::vector<int32_t>(5, 7));
 }
 
+TEST(BoundaryCodec, RefusesAFrameThatLacksTheTokenIdsItsAdapterNeeds) {
+  BoundaryFormat format = Format();
+  format.token_ids = true;
+  v1::BoundaryFrame frame = EncodeChunk(format, Key(), MakeChunk(0, 0, 2), Residual(2)).front();
+  frame.clear_token_ids();
+  ChunkAssembly assembly;
+  const absl::Status status = assembly.Add(format, frame, kMaxPositions).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_NE(status.message().find("token_ids has 0 entries, expected 2"), std::string::npos) << status;
+}
+
+// Rows of the real DeepSeek V4 have 64 KiB.
+TEST(BoundaryCodec, CutsRowsOfSeveralStreamsUnderTheFragmentBound) {
+  BoundaryFormat format = Format();
+  format.token_ids = true;
+  format.streams = 4;
+  format.width = 4096;
+  format.ubatch = 40;
+  format.fragment_bytes = 1u << 20;
+  EXPECT_EQ(format.fragment_rows(), 16u);
+  std::vector<float> residual(40 * format.row_values());
+  std::iota(residual.begin(), residual.end(), 0.5f);
+  const std::vector<v1::BoundaryFrame> frames = EncodeChunk(format, Key(), MakeChunk(0, 0, 40), residual);
+  ASSERT_EQ(frames.size(), 3u);
+  for (const v1::BoundaryFrame& frame : frames) {
+    EXPECT_LE(frame.payload().size(), format.fragment_bytes);
+    EXPECT_EQ(frame.token_ids_size(), frame.positions_size());
+  }
+  const absl::StatusOr<Chunk> chunk = RoundTrip(format, frames);
+  ASSERT_TRUE(chunk.ok()) << chunk.status();
+  EXPECT_EQ(chunk->residual, residual);
+  EXPECT_EQ(chunk->token_ids, std::vector<int32_t>(40, 7));
+}
+
 TEST(BoundaryCodec, Bf16RoundsToNearestEven) {
   EXPECT_EQ(ToBf16(1.0f), 0x3f80);
   EXPECT_EQ(ToBf16(std::bit_cast<float>(0x3f808000u)), 0x3f80);  // a tie goes to the even neighbour below
