@@ -19,7 +19,7 @@ from dgrctl.upstream.attempt import Step
 from dgrctl.upstream.bump_report import BumpState
 from dgrctl.upstream.commits import Tip, commit
 from dgrctl.upstream.git import Repository
-from dgrctl.upstream.workspace import BRANCH
+from dgrctl.upstream.workspace import BRANCH, SETTINGS
 from dgrctl.upstream.worktree import differences, name_some, snapshot
 
 _MARKER = b"<<<<<<< "
@@ -87,6 +87,8 @@ class BumpFolder:
         change = commit(repository, commit(repository, None, step.before, "base"), step.after, step.patch.message)
         # A kill may have left an index.lock; nobody else works in here.
         (self.clone / ".git" / "index.lock").unlink(missing_ok=True)
+        for name, value in SETTINGS.items():
+            repository.run("config", name, value)
         repository.run("checkout", "--quiet", "--force", "-B", BRANCH, state.tip)
         repository.run("clean", "--quiet", "-ffdx")
         repository.run("cherry-pick", "--no-commit", change, accepted=(0, 1))

@@ -51,7 +51,12 @@ def commit_patches(repository: Repository, pin: str, patches: Sequence[tuple[str
     Raises:
         PatchError: a patch does not apply exactly; names it.
     """
-    tip = Tip(pin, repository.text("rev-parse", f"{pin}^{{tree}}"))
+    return commit_each(repository, pin, patches)[-1]
+
+
+def commit_each(repository: Repository, pin: str, patches: Sequence[tuple[str, Patch]]) -> list[Tip]:
+    """Like :func:`commit_patches`; returns the pin and what every patch gives."""
+    tips = [Tip(pin, repository.text("rev-parse", f"{pin}^{{tree}}"))]
     with (
         storage_errors(repository.folder),
         tempfile.TemporaryDirectory(prefix=SCRATCH, dir=repository.folder / ".git") as folder,
@@ -59,9 +64,9 @@ def commit_patches(repository: Repository, pin: str, patches: Sequence[tuple[str
         index = {"GIT_INDEX_FILE": str(Path(folder) / "index")}
         repository.run("read-tree", pin, environment=index)
         for name, patch in patches:
-            tree = _apply_one(repository, tip.tree, name, patch, index)
-            tip = Tip(commit(repository, tip.head, tree, patch.message), tree)
-    return tip
+            tree = _apply_one(repository, tips[-1].tree, name, patch, index)
+            tips.append(Tip(commit(repository, tips[-1].head, tree, patch.message), tree))
+    return tips
 
 
 def commit(repository: Repository, parent: str | None, tree: str, message: str) -> str:

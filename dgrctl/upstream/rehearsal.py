@@ -7,12 +7,13 @@ itself. On the other it is left out; what fails only there follows.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from dgrctl.upstream.attempt import Step, Trial, attempt, force
-from dgrctl.upstream.commits import commit_patches, read_commits
+from dgrctl.upstream.commits import commit_each
 from dgrctl.upstream.git import Repository
 from dgrctl.upstream.patchfile import Patch
 
@@ -39,12 +40,9 @@ def steps_at_pin(repository: Repository, pin: str, named: Sequence[tuple[str, Pa
     Raises:
         PatchError: a patch does not apply exactly.
     """
-    tip = commit_patches(repository, pin, named)
-    before, steps = repository.text("rev-parse", f"{pin}^{{tree}}"), []
-    for (name, _), (patch, tree) in zip(named, read_commits(repository, pin, tip.head), strict=True):
-        steps.append(Step(name, patch, before, tree))
-        before = tree
-    return steps
+    tips = commit_each(repository, pin, named)
+    pairs = zip(named, itertools.pairwise(tips), strict=True)
+    return [Step(name, patch, before.tree, after.tree) for (name, patch), (before, after) in pairs]
 
 
 def rehearse(repository: Repository, steps: Sequence[Step], tree: str) -> list[Rehearsed]:

@@ -22,7 +22,6 @@ from dgrctl.upstream.git import Repository, run_git
 from dgrctl.upstream.manifest import GitTransport, ObjectId, SdistTransport, UpstreamManifest, transport_name
 from dgrctl.upstream.sdist import download_sdist, extract_git_directory
 from dgrctl.upstream.transports import clone_unchecked, cut_missing_history, pin_attributes, reach, serve_options
-from dgrctl.upstream.workspace import SETTINGS
 
 TARGET = "refs/heads/target"
 
@@ -163,14 +162,13 @@ def _package_of(manifest: UpstreamManifest, path: Path) -> SdistTransport | None
 def _from_path(source: Path, package: SdistTransport | None, clone: Path) -> Repository:
     if not source.exists():
         raise FetchError("there is no such bundle, clone or package", where=str(source), remedy="check the path")
-    settings = [part for name, value in SETTINGS.items() for part in ("--config", f"{name}={value}")]
     with progress(f"Cloning {source.name}"):
         if package is not None:
             extract_git_directory(source, package.git_dir, _git_directory(clone))
             served = f"file://{_git_directory(clone)}"
         else:
             served = f"file://{source.resolve()}" if source.is_dir() else str(source.resolve())
-        clone_unchecked(served, clone, *settings, raises=FetchError)
+        clone_unchecked(served, clone, raises=FetchError)
     repository = Repository(clone, raises=FetchError)
     pin_attributes(repository)
     return repository
@@ -195,8 +193,6 @@ def _from_server(layout: Layout, manifest: UpstreamManifest, transport: GitTrans
         reach(transport)
         run_git("init", "--quiet", "--template=", str(clone), raises=FetchError, cwd=clone.parent)
         pin_attributes(repository)
-        for name, value in SETTINGS.items():
-            repository.run("config", name, value)
         pinned = int(Repository(layout.pristine, raises=FetchError).text("log", "-1", "--format=%ct", manifest.commit))
         try:
             repository.run("fetch", "--quiet", "--no-tags", f"--shallow-since={pinned - 1}", transport.url, to)
