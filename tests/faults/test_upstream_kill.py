@@ -6,7 +6,6 @@ import json
 import random
 import shutil
 import signal
-import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -172,19 +171,14 @@ AGAIN: dict[str, Callable[[Checkout], object]] = {
 @pytest.mark.parametrize("action", COMMANDS)
 def test_killed_at_random_moments(tmp_path: Path, action: str) -> None:
     """As a person does it: anywhere, also while git works, which then outlives its dgrctl for a moment."""
+    whole = prepared(tmp_path / "whole", action)
     started = time.monotonic()
-    assert prepared(tmp_path / "whole", action).run(*COMMANDS[action]).returncode == 0
+    assert whole.run(*COMMANDS[action]).returncode == 0
     usual = time.monotonic() - started
     generator = random.Random(action)
     for number in range(10):
         checkout = prepared(tmp_path / str(number), action)
-        with subprocess.Popen(
-            checkout.command(*COMMANDS[action]), env=checkout.environment(), stderr=subprocess.DEVNULL
-        ) as process:
-            try:
-                process.wait(generator.uniform(0.2, 1) * usual)
-            except subprocess.TimeoutExpired:
-                process.kill()
+        checkout.run_for(generator.uniform(0.1, 1) * usual, *COMMANDS[action])
         AGAIN[action](checkout)
         if action == "fetch":
             verify_pristine(checkout.layout)

@@ -18,6 +18,7 @@ import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 import dgrctl.cli.main as command_line
 
@@ -60,12 +61,17 @@ def _arm(happen: Callable[[], None], step: str) -> None:
     sys.addaudithook(watch)
 
 
-if __name__ == "__main__":
+def run(mode: str, step: str, arguments: list[str]) -> NoReturn:
+    """Runs dgrctl to its end, if it comes to that."""
     # The other groups are not needed here, and loading them would take most of the time.
     command_line.GROUPS = ("fetch", "patch", "build", "model")
-    if sys.argv[1] == "burst":
-        resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), resource.RLIM_INFINITY))
+    if mode == "burst":
+        resource.setrlimit(resource.RLIMIT_FSIZE, (int(step), resource.RLIM_INFINITY))
         signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
     else:
-        _arm({"kill": _kill, "hold": _hold, "fill": _fill}[sys.argv[1]], sys.argv[2])
-    sys.exit(command_line.main(sys.argv[3:]))
+        _arm({"kill": _kill, "hold": _hold, "fill": _fill}[mode], step)
+    sys.exit(command_line.main(arguments))
+
+
+if __name__ == "__main__":
+    run(sys.argv[1], sys.argv[2], sys.argv[3:])

@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal, Self, get_args
 
+from forked_commands import run_forked
+
 from dgrctl.errors import DgrError
 from dgrctl.layout import Layout
 from dgrctl.upstream.export import export
@@ -169,9 +171,15 @@ class Checkout:
         return [sys.executable, str(PROGRAM), mode, step, *arguments]
 
     def run(self, *arguments: str, mode: str = "kill", step: str = "0", **environment: str) -> subprocess.CompletedProcess[str]:
-        """Runs ``dgrctl ARGUMENTS…`` on this checkout to its end."""
+        """Runs ``dgrctl ARGUMENTS…`` on this checkout to its end; where ``environment`` is given, in a new interpreter."""
+        if not environment:
+            return run_forked(mode, step, arguments, self.environment())
         command = self.command(*arguments, mode=mode, step=step)
         return subprocess.run(command, env=self.environment(**environment), capture_output=True, text=True, check=False)
+
+    def run_for(self, seconds: float, *arguments: str) -> None:
+        """Runs ``dgrctl ARGUMENTS…`` and kills it after so many seconds; what it started goes on."""
+        run_forked("kill", "0", arguments, self.environment(), seconds=seconds)
 
 
 @functools.cache
