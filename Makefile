@@ -22,6 +22,8 @@ HAVE_PYTHON := test -n "$(PYTHON)" || \
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 
 MODEL := smollm2-135m-instruct-q4_1
+# For the tests alone: under the Gemma terms of use.
+GEMMA := gemma-3-270m-q4_k_m
 RECIPE := recipes/smollm2-135m.cpu-2stage.toml
 
 .PHONY: help certify certify-archs test bench lint format deps venv lock clean distclean FORCE
@@ -37,6 +39,7 @@ certify: ## everything from nothing to the signed lane matrix, on the CPU lane
 	$(DGRCTL) patch
 	$(DGRCTL) build --lane cpu
 	$(DGRCTL) model pull $(MODEL)
+	$(DGRCTL) model pull $(GEMMA)
 	$(DGRCTL) keys init
 	$(DGRCTL) certify --lane cpu --recipe $(RECIPE)
 	$(DGRCTL) matrix --write

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from dgrctl.runtime.route import LocalRoute
 
 MODEL = "smollm2-135m-instruct-q4_1"
+GEMMA = "gemma-3-270m-q4_k_m"
 TWO_STAGES = "smollm2-135m.cpu-2stage"
 THREE_STAGES = "smollm2-135m.cpu-3stage"
 
@@ -60,6 +61,17 @@ def verified_model(layout: Layout) -> LocalModel:
 
     try:
         return verified_model(layout, MODEL)
+    except DgrError as error:
+        _missing(error)
+
+
+@pytest.fixture(scope="session")
+def gemma_model(layout: Layout) -> LocalModel:
+    """Gemma 3 270M, hashed."""
+    from dgrctl.artifacts.provision import verified_model  # noqa: PLC0415
+
+    try:
+        return verified_model(layout, GEMMA)
     except DgrError as error:
         _missing(error)
 
