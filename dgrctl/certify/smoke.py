@@ -102,7 +102,8 @@ def compare(layout: Layout, prepared: Prepared) -> list[PromptParity]:
     with (
         progress("Comparing with that upstream's own reference"),
         LocalReference(layout, recipe, model, record) as reference,
-        LocalRoute(layout, recipe, model, record, ranges, allow_probes=True) as route,
+        # The roster is of the stack that is, not of the one that is tried.
+        LocalRoute(layout, recipe, model, record, ranges, allow_probes=True, any_architecture=True) as route,
     ):
         stage = route.stages[0].description
         adapted = Prepared(recipe, model, record, ranges)

@@ -147,6 +147,9 @@ class RunningRoute(Route):
 class LocalRoute(Route):
     """One worker per range on this machine, ended with the block, whatever ends it.
 
+    Args:
+        any_architecture: Serve what the roster does not allow; with ``allow_probes`` only.
+
     Attributes:
         processes: In route order.
         folder: Where their logs are.
@@ -164,6 +167,7 @@ class LocalRoute(Route):
         ranges: Sequence[LayerRange],
         *,
         allow_probes: bool = False,
+        any_architecture: bool = False,
         ready_seconds: float = READY_SECONDS,
     ) -> None:
         super().__init__(prefill_window=recipe.execution.prefill_window)
@@ -175,6 +179,7 @@ class LocalRoute(Route):
         self._build = build
         self._ranges = ranges
         self._allow_probes = allow_probes
+        self._any_architecture = any_architecture
         self._ready_seconds = ready_seconds
         self._streams: set[Stream[worker_pb2.GenerateResponse]] = set()
         self._lock = threading.Lock()
@@ -194,7 +199,15 @@ class LocalRoute(Route):
 
     def _spawn(self, index: int, layers: LayerRange) -> ServedProcess:
         gate = compute_gate(self._layout, self._recipe, len(self._ranges))
-        command = worker_command(self._build, self._model, self._recipe, layers, gate=gate, allow_probes=self._allow_probes)
+        command = worker_command(
+            self._build,
+            self._model,
+            self._recipe,
+            layers,
+            gate=gate,
+            allow_probes=self._allow_probes,
+            any_architecture=self._any_architecture,
+        )
         title = stage_title(index, layers.begin, layers.end)
         return ServedProcess.spawn(title, command, log=self.folder / f"stage-{index}.log", isa=self._build.isa)
 
