@@ -81,10 +81,10 @@ TEST(DeepSeek4Stage, TheHeadTakesNoResidual) {
 
 // A batch as llama.cpp takes it; rows of two sequences by turns, as long as both have some.
 struct MixedBatch {
-  MixedBatch(int first, int second, bool outputs) {
+  MixedBatch(int first, int second, bool output) {
     for (int row = 0; row < std::max(first, second); ++row) {
-      if (row < first) Add(0, row, outputs);
-      if (row < second) Add(1, row, outputs);
+      if (row < first) Add(0, row, output);
+      if (row < second) Add(1, row, output);
     }
   }
 
@@ -92,7 +92,7 @@ struct MixedBatch {
     tokens.push_back(3 + 7 * row + 101 * slot);
     positions.push_back(row);
     slots.push_back(slot);
-    this->outputs.push_back(output ? 1 : 0);
+    outputs.push_back(output ? 1 : 0);
   }
 
   llama_batch Get() {
@@ -135,6 +135,11 @@ class LlamaStage {
   bool ready() const { return runtime_.context != nullptr; }
   size_t row_values() const { return row_; }
   int32_t Decode(const llama_batch& batch) { return llama_decode(runtime_.context.get(), batch); }
+
+  size_t StateBytesAfter(const llama_batch& batch) {
+    EXPECT_EQ(Decode(batch), 0);
+    return llama_state_seq_get_size(runtime_.context.get(), 0);
+  }
 
   // The residual of each row of a batch on fresh state, as llama.cpp orders them.
   std::vector<std::vector<float>> Rows(const llama_batch& batch) {
@@ -204,6 +209,32 @@ TEST(DeepSeek4Stage, WithoutTokenIdsHashRoutingIsOff) {
     EXPECT_TRUE(std::all_of(row.begin(), row.end(), [](float value) { return std::isfinite(value); }));
   }
   EXPECT_NE(wrong, right);
+}
+
+// Bytes of all state of one sequence after a few rows: every cache and every compressor's state, with llama.cpp's own headers.
+size_t StateBytes(uint32_t begin, uint32_t end) {
+  LlamaStage stage(Config(begin, end));
+  if (!stage.ready()) return 0;
+  MixedBatch rows(9, 0, true);
+  llama_batch batch = rows.Get();
+  std::vector<float> residual(9 * stage.row_values(), 0.5f);
+  if (begin > 0) batch.embd = residual.data();
+  return stage.StateBytesAfter(batch);
+}
+
+TEST(DeepSeek4Stage, KeepsStateForOwnedLayersOnly) {
+  const size_t whole = StateBytes(0, kLayers);
+  ASSERT_GT(whole, 0u);
+  size_t of_single_layers = 0;
+  for (uint32_t layer = 0; layer < kLayers; ++layer) of_single_layers += StateBytes(layer, layer + 1);
+  // What each stage has once, whatever it owns: headers of caches, and the positions of cells.
+  const size_t common = (of_single_layers - whole) / (kLayers - 1);
+  EXPECT_EQ(of_single_layers, whole + (kLayers - 1) * common);
+  for (uint32_t cut = 1; cut < kLayers; ++cut) {
+    EXPECT_EQ(StateBytes(0, cut) + StateBytes(cut, kLayers), whole + common) << "cut " << cut;
+  }
+  // The smallest layer's state is its window's: nine rows of 64 values of two bytes.
+  EXPECT_LT(common, 9u * 64 * 2);
 }
 
 double Distance(const std::vector<float>& a, const std::vector<float>& b) {
