@@ -66,7 +66,7 @@ def test_prompts_around_every_border(fixture_rig: Rig, model: LocalModel, ubatch
 def test_a_prompt_of_4500_tokens(fixture_rig: Rig, model: LocalModel, tmp_path: Path, say: Say) -> None:
     """Past 4,096 positions, where a backend is known to have crashed, and with chunks under way on several stages at once."""
     with running(fixture_rig.executing(ubatch=128, context=4608, prefill_window=3), model, *CUTS) as pair:
-        found = pair.rig.compare(pair.route, pair.oracle, [token_prompt(LONG)], tmp_path)
+        found = pair.rig.compare(pair.route, pair.oracle, [token_prompt(LONG)], tmp_path, modes=[OutputMode.ALL])
     say(f"{LONG} tokens: {found}")
     found.require_identical()
 
