@@ -286,9 +286,22 @@ def tampered_reference(checkout: Checkout) -> list[str]:
     return tampered(checkout, "dgr-reference")
 
 
+def fixture_model(checkout: Checkout) -> list[str]:
+    """A random model under a lock whose evidence would count for a real one."""
+    storage = ["--storage", str(checkout.layout.root / "storage")]
+    made = checkout.run("model", "synth", "deepseek4", "--layers", "4", "--embedding", "32", "--json", *storage)
+    assert made.returncode == 0, made.stderr
+    model = json.loads(made.stdout)["id"]
+    path = checkout.layout.recipes / f"{RECIPE}.toml"
+    path.write_text(path.read_text(encoding="utf-8").replace("smollm2-135m-instruct-q4_1", model), encoding="utf-8")
+    checkout.lock(model=model)
+    return storage
+
+
 @pytest.mark.parametrize(
     ("spoil", "code", "words"),
     [
+        (fixture_model, 3, "is a fixture, made by deepseek4/1: it can never give real-hardware"),
         (other_lane, 3, "lock is for the lane cuda"),
         (other_model, 3, "lock is for the model gemma3"),
         (no_lock, 3, "no lock is for"),
