@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "engine/boundary_adapter.h"
 #include "engine/compute_gate.h"
+#include "engine/lean_stage.h"
 #include "engine/llama_runtime.h"
 #include "engine/llama_text.h"
 #include "engine/shard_engine.h"
@@ -163,6 +164,7 @@ class LlamaEngine final : public ShardEngine {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<ShardEngine>> LoadLlamaEngine(const EngineConfig& config) {
+  ReturnLargeBlocks();
   absl::StatusOr<std::unique_ptr<ComputeGate>> gate = ComputeGate::Open(config.compute_gate);
   if (!gate.ok()) return gate.status();
   absl::StatusOr<ModelPtr> model = LoadModel(config);
@@ -183,6 +185,7 @@ absl::StatusOr<std::unique_ptr<ShardEngine>> LoadLlamaEngine(const EngineConfig&
 
   absl::StatusOr<Runtime> runtime = NewRuntime(model->get(), config);
   if (!runtime.ok()) return runtime.status();
+  ReleaseLoadedPages(config.model);
   return std::make_unique<LlamaEngine>(*std::move(model), *std::move(runtime), *std::move(gate), std::move(shape), config.ubatch);
 }
 

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
+#include "engine/lean_stage.h"
 #include "support/log.h"
 
 namespace dgr {
@@ -66,8 +67,9 @@ absl::StatusOr<ModelPtr> LoadModel(const EngineConfig& config) {
   std::vector<llama_model_kv_override> overrides;
   if (config.layers) {
     // Both keys are always given, so that a file which holds such keys itself cannot choose a range.
-    overrides = {StageKey("stage.layer_begin", config.layers->begin), StageKey("stage.layer_end", config.layers->end),
-                 llama_model_kv_override{}};
+    if (config.layers->begin > 0) overrides = WithoutVocabulary(config.model);
+    overrides.insert(overrides.end(), {StageKey("stage.layer_begin", config.layers->begin),
+                                       StageKey("stage.layer_end", config.layers->end), llama_model_kv_override{}});
     params.kv_overrides = overrides.data();
   }
   ErrorCollector errors;
