@@ -1,9 +1,10 @@
 """How much memory a stage takes, predicted from the model's tensors and the recipe's execution settings.
 
-Resident bytes of a stage = the weights it owns + on the head the vocabulary + its state + what computing takes. State follows
-the caches of the pinned upstream, cell by cell (src/llama-kv-cache*.cpp, for the worker's settings: one stream a session, no
-rollback). Computing is an upper estimate from the widths of the graph; for DeepSeek V4, whose indexer scores every compressed
-block for every row, it was held against a published measurement: 2 GiB at 16k and 65.5 GiB at 1M positions with a ubatch of 512.
+Resident bytes of a stage = the weights it owns + the vocabulary + its state + what computing takes. The head has the vocabulary's
+tables; the others, which load without, what llama.cpp keeps of one that it only counts. State follows the caches of the pinned
+upstream, cell by cell (src/llama-kv-cache*.cpp, for the worker's settings: one stream a session, no rollback). Computing is an
+upper estimate from the widths of the graph; for DeepSeek V4, whose indexer scores every compressed block for every row, it was
+held against a published measurement: 2 GiB at 16k and 65.5 GiB at 1M positions with a ubatch of 512.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ _FLOAT = 4
 _CACHE_TYPES = {"f32": (1, 4), "f16": (1, 2), "q8_0": (32, 34)}
 # A token of the vocabulary: its text twice, its entry in the table and in the map; with byte pairs, about one merge a token.
 _TOKEN_BYTES, _MERGE_BYTES = 160, 104
+_COUNTED_BYTES = 72  # of a token where only the number of them matters: an empty entry, an empty text
+_TOKENIZER, _NO_VOCABULARY = "tokenizer.ggml.model", "no_vocab"
 _GEMMA_PERIOD = 6  # five layers with a window, then one without
 
 
@@ -93,6 +96,7 @@ class MemoryModel:
     inner_values: int
     vocabulary: int
     vocabulary_bytes: int
+    counted_bytes: int
     indexer_heads: int
 
     @classmethod
@@ -117,7 +121,7 @@ class MemoryModel:
         """Of the stage [begin, end), computing with its sessions full and without logits of more than one row."""
         return Footprint(
             weights=stage_bytes(self.inventory, begin, end),
-            vocabulary=self.vocabulary_bytes if begin == 0 else 0,
+            vocabulary=self.vocabulary_bytes if begin == 0 else self.counted_bytes,
             state=self._state(begin, end, execution),
             compute=self._compute(begin, end, execution),
         )
@@ -169,6 +173,7 @@ def _memory_model(model_id: str, headers: Sequence[GgufHeader]) -> MemoryModel:
         inner_values=max(_inner(shapes, layer, number) for layer in range(len(inventory.layer_bytes))),
         vocabulary=tokens,
         vocabulary_bytes=_vocabulary_bytes(metadata, tokens),
+        counted_bytes=0 if metadata.get(_TOKENIZER) == _NO_VOCABULARY else tokens * _COUNTED_BYTES,
         indexer_heads=number.get("attention.indexer.head_count", 0),
     )
 
@@ -236,8 +241,8 @@ def _inner(shapes: Shapes, layer: int, number: _Numbers) -> int:
 
 
 def _vocabulary_bytes(metadata: Mapping[str, Scalar], tokens: int) -> int:
-    kind = metadata.get("tokenizer.ggml.model")
-    if kind == "no_vocab":
+    kind = metadata.get(_TOKENIZER)
+    if kind == _NO_VOCABULARY:
         return 0
     return tokens * (_TOKEN_BYTES + (_MERGE_BYTES if kind == "gpt2" else 0))
 

@@ -1,0 +1,52 @@
+"""What of a process lies in memory, as the kernel counts it (proc_pid_smaps(5))."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Residency:
+    """Resident bytes of one process.
+
+    Attributes:
+        weights: Pages of the model's files.
+        own: Pages that only this process has: heap, stacks, state, compute buffers, repacked weights.
+        program: Pages of the program and of the system's libraries, which all processes on the machine share.
+        peak: The most that all of these together ever were (VmHWM).
+    """
+
+    weights: int
+    own: int
+    program: int
+    peak: int
+
+    @property
+    def stage(self) -> int:
+        """What this stage takes that another process would not have taken."""
+        return self.weights + self.own
+
+    @property
+    def stage_peak(self) -> int:
+        """The most that was, less what the program's own pages are now (they only ever become more)."""
+        return self.peak - self.program
+
+
+def residency(pid: int, model_files: Sequence[Path]) -> Residency:
+    """Looks at the process ``pid``, which uses ``model_files``."""
+    resident: Counter[str] = Counter()
+    mapped = ""
+    for line in Path(f"/proc/{pid}/smaps").read_text().splitlines():
+        words = line.split(maxsplit=5)
+        if not words[0].endswith(":"):
+            mapped = words[5] if len(words) > 5 else ""
+        elif words[0] == "Rss:":
+            resident[mapped] += int(words[1]) * 1024
+    files = {str(path.resolve()) for path in model_files}
+    weights = sum(size for path, size in resident.items() if path in files)
+    program = sum(size for path, size in resident.items() if path.startswith("/") and path not in files)
+    status = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
+    return Residency(weights, resident.total() - weights - program, program, int(status["VmHWM"].split()[0]) * 1024)
