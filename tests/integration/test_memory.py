@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 Subject = tuple["LocalModel", list[LayerRange]]
 
-# Measured: layers [6, 12) take 16.5 MiB beyond the prediction, [1, 17) 18.4. Part of it are pages of weights that llama.cpp copies
-# into another order when it loads (Q4_K): the kernel maps the originals again, around pages that are used.
+# Measured: layers [6, 12) take 16.5 MiB beyond the prediction, [1, 17) 18.4. Part of it are pages of weights that llama.cpp
+# copies into another order when it loads (Q4_K): the kernel maps the originals again, around pages that are used.
 GEMMA = pytest.mark.xfail(strict=False, reason="a middle stage of Gemma goes 0.5 to 2.4 MiB past the bound")
 
 
