@@ -281,8 +281,9 @@ def _proof(candidate: Candidate, prove: Prove | None) -> Proof | None:
         raise
     except DgrError as error:
         where = f" ({error.where})" if error.where else ""
+        remedy = f"; {error.remedy}" if error.remedy else ""
         detail = f"\n{error.detail.rstrip()}" if error.detail else ""
-        return Proof(passed=False, text=f"{error.what}{where}{detail}")
+        return Proof(passed=False, text=f"{error.what}{where}{remedy}{detail}")
 
 
 def _touching(repository: Repository, pin: str, target: str, paths: Sequence[str]) -> tuple[UpstreamCommit, ...]:
