@@ -9,7 +9,7 @@ from dgrctl.upstream.lint import LintReport
 from dgrctl.upstream.series import Lines
 from dgrctl.upstream.stack import PatchStatus
 
-# Architectures that are told one by one; of more than that, the largest stand for all.
+# Architectures and files that are told one by one; --json tells all.
 _TOLD = 4
 
 
@@ -96,8 +96,8 @@ def _touched(line: PatchLine) -> str:
 
 
 def _detail(line: PatchLine) -> str:
-    if line.cause == "follows":
-        return f"because of {', '.join(name[:4] for name in line.follows)}: {', '.join(line.conflicts)}"
     if line.conflicts:
-        return ", ".join(line.conflicts)
+        because = f"because of {', '.join(name[:4] for name in line.follows)}: " if line.follows else ""
+        more = f" and {len(line.conflicts) - _TOLD} more" if len(line.conflicts) > _TOLD else ""
+        return f"{because}{', '.join(line.conflicts[:_TOLD])}{more}"
     return f"by up to {line.offset} lines" if line.outcome == "offset" else "-"

@@ -14,9 +14,10 @@ from upstream_checkout import FILES, FIRST, SECOND, THIRD, Checkout, message
 
 from dgrctl.errors import BuildError, DgrError, FetchError, InputError, PatchError, StorageError, UsageError
 from dgrctl.layout import Layout
+from dgrctl.report.patch_text import bump_rows
 from dgrctl.upstream import replace
 from dgrctl.upstream.bump import abort, bump, exit_code, resume
-from dgrctl.upstream.bump_report import Proof
+from dgrctl.upstream.bump_report import PatchLine, Proof
 from dgrctl.upstream.export import export
 from dgrctl.upstream.fetch import fetch
 from dgrctl.upstream.git import Repository, run_git
@@ -383,6 +384,12 @@ class TestCommand:
         assert "Break it" in done.stderr
         assert "next: dgrctl patch bump --continue" in done.stderr
         assert stacked.run("patch", "bump", "--abort").returncode == 0
+
+    def test_a_table_row_stays_short(self) -> None:
+        line = PatchLine(name=THIRD, outcome="conflict", cause="follows", follows=(FIRST, SECOND), conflicts=tuple("abcdefg"))
+        assert bump_rows([line]) == [
+            ("0003-Llama-third", "conflict", "follows", "?", "because of 0001, 0002: a, b, c, d and 3 more")
+        ]
 
     def test_json_and_continue(self, stacked: Checkout) -> None:
         stacked.run("patch", "bump", "--to", stacked.advance(CONFLICT), "--no-build")
