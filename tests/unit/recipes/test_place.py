@@ -143,18 +143,18 @@ def test_state_grows_with_context_and_sessions_and_belongs_to_owned_layers(targe
 
     assert state(0, 43, context=65536) > state(0, 43)
     assert state(0, 43, sessions=3) == 3 * state(0, 43)
-    # Ratio 0 keeps the window alone, 4 a row for four positions and the indexer's, 128 a row for 128.
+    # Beside what every layer keeps: 4 a row for four positions and the indexer's, 128 a row for 128.
     assert state(2, 3, context=65536) > state(3, 4, context=65536) > state(0, 1, context=65536)
 
 
 def test_computing_is_what_was_measured_of_the_real_model(target: MemoryModel) -> None:
-    """Published: about 2 GiB at 16k positions and 65.5 GiB at 1M, with a ubatch of 512."""
+    """Published: about 2 GiB at 16k positions and 65.5 GiB at 1M, with a ubatch of 512; a mask of all positions is 3 GiB more."""
 
     def compute(context: int) -> float:
         return target.footprint(0, 43, msgspec.structs.replace(EXECUTION, context=context, ubatch=512)).compute / GIB
 
     assert 1.9 < compute(16384) < 2.3
-    assert 65.0 < compute(1048576) < 67.0
+    assert 65.5 < compute(1048576) < 69.0
 
 
 def test_an_architecture_whose_caches_are_not_described_is_refused(fixture_models: FixtureModels) -> None:
