@@ -16,6 +16,10 @@
 namespace dgr {
 namespace {
 
+// From this size on a block is mapped for itself and given back when it is freed (mallopt(3)); the first is glibc's own default.
+constexpr int kReturnedBytes = 128 * 1024;
+constexpr int kReturnedWhileServing = 4 * 1024 * 1024;
+
 struct HeaderDeleter {
   void operator()(gguf_context* header) const { gguf_free(header); }
 };
@@ -28,7 +32,7 @@ llama_model_kv_override Override(const std::string& key) {
 
 }  // namespace
 
-void ReturnLargeBlocks() { mallopt(M_MMAP_THRESHOLD, 128 * 1024); }
+void ReturnLargeBlocks() { mallopt(M_MMAP_THRESHOLD, kReturnedBytes); }
 
 std::vector<llama_model_kv_override> WithoutVocabulary(const std::string& model) {
   const gguf_init_params params{/*no_alloc=*/true, /*ctx=*/nullptr};
@@ -65,6 +69,8 @@ void ReleaseLoadedPages(const std::string& model) {
     madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);  // NOLINT: an address as the kernel tells it
   }
   malloc_trim(0);
+  mallopt(M_MMAP_THRESHOLD, kReturnedWhileServing);
+  mallopt(M_TRIM_THRESHOLD, 2 * kReturnedWhileServing);
 }
 
 }  // namespace dgr

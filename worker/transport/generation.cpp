@@ -133,9 +133,11 @@ grpc::Status Generation::Decode() {
     if (!request_.ignore_end_of_generation() && core_.engine().EndsGeneration(token)) {
       return Finish(v1::FINISH_REASON_END_OF_GENERATION);
     }
+    const bool last = generated_ + 1 == request_.max_tokens();
+    // The route computes the next token while the client is told this one.
+    if (!last) SubmitChunk(tokens_.size() - 1, 1, v1::PHASE_DECODE, v1::OUTPUT_ROWS_LAST);
     DGR_RETURN_IF_ERROR(WriteToken(token));
-    if (generated_ == request_.max_tokens()) return Finish(v1::FINISH_REASON_MAX_TOKENS);
-    SubmitChunk(tokens_.size() - 1, 1, v1::PHASE_DECODE, v1::OUTPUT_ROWS_LAST);
+    if (last) return Finish(v1::FINISH_REASON_MAX_TOKENS);
     v1::ChunkResult result;
     DGR_RETURN_IF_ERROR(AwaitResult(result));
     if (!result.sampled()) return {grpc::StatusCode::INTERNAL, "the tail sampled no token"};
