@@ -6,6 +6,7 @@ Warm-up pairs run first and are not counted; every pair after them is kept as it
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import NoReturn, Protocol
@@ -79,6 +80,8 @@ def measure_pairs(
         StageError, AdmissionError: of the route.
     """
     prompt = common_pb2.Prompt(tokens=common_pb2.TokenIds(ids=prompt_tokens))
+    # What a build and the parity runs wrote would otherwise be written back by the kernel while time is measured.
+    os.sync()
     measured = []
     for number in range(warmup + pairs):
         load = next(iter(load_average()), "0")
