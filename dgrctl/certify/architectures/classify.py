@@ -13,8 +13,6 @@ EXPLANATIONS = {
     "arwkv7": "every layer mixes in the values of layer 0",
     "gemma3n": "per-layer embeddings, KV shared between layers, and a residual of several streams",
     "gemma4": "per-layer embeddings, and KV shared between layers",
-    "granite-switch": "a router's KV that every layer reads",
-    "hrm-text": "the same layers are passed several times",
     "rwkv7": "every layer mixes in the values of layer 0",
     "kimi-k3": "every layer mixes in what earlier blocks took in",
     "t5": "an encoder beside the decoder",

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dgrctl.certify.architectures.classify import ModelOutcome, classify
+from dgrctl.certify.architectures.classify import EXPLANATIONS, ModelOutcome, classify
 from dgrctl.certify.architectures.lattice import RouteOutcome, routes
 from dgrctl.certify.architectures.run import page_path
 from dgrctl.certify.architectures.synthesis import architecture_names, synthesise
@@ -135,3 +135,8 @@ def test_the_checkouts_roster_is_of_its_stack_and_its_page_is_current() -> None:
     roster, lock = load_roster(layout), load_lock(layout)
     assert (roster.pin, roster.stack_digest) == (lock.pin, lock.stack_digest), "dgrctl arch certify makes the roster anew"
     assert page_path(layout).read_text(encoding="utf-8") == architectures_page(roster)
+
+
+def test_every_explanation_is_of_an_architecture_that_is_not_certified() -> None:
+    statuses = {row.name: row.status for row in load_roster(Layout.find()).architectures}
+    assert [name for name in EXPLANATIONS if statuses.get(name, "certified") == "certified"] == []
