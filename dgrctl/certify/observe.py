@@ -17,6 +17,7 @@ from dgrctl.certify.parity import Observation
 from dgrctl.certify.plan import DecodeCall, PromptPlan
 from dgrctl.errors import CertificationVoid, StageError
 from dgrctl.runtime.route import Route, new_session
+from dgrctl.termination import unbroken
 
 # A tap ends with its session; one that is still open this long after the client has its last token never will.
 _TAP_SECONDS = 30.0
@@ -102,8 +103,10 @@ class _StageRecorder:
         self._ended: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
 
     def start(self, tap: Iterable[worker_pb2.TapResponse]) -> None:
-        self._thread = threading.Thread(target=self._run, args=(tap,), name="tap")
-        self._thread.start()
+        thread = threading.Thread(target=self._run, args=(tap,), name="tap")
+        with unbroken():  # an interrupt inside would leave a thread that runs and cannot be joined
+            thread.start()
+            self._thread = thread
 
     def finish(self) -> None:
         """Waits for the tap's end; raises what befell it."""

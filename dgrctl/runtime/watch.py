@@ -11,6 +11,7 @@ from typing import Self
 
 from dgrctl.errors import DgrError, StageError
 from dgrctl.runtime.process import ServedProcess
+from dgrctl.termination import unbroken
 
 # A dead process closes its connections before its parent can be told of its death.
 _DEATH_SECONDS = 0.5
@@ -35,7 +36,8 @@ class DeathWatch:
         self._thread = threading.Thread(target=self._run, name="death-watch", daemon=True)
 
     def __enter__(self) -> Self:
-        self._thread.start()
+        with unbroken():
+            self._thread.start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:

@@ -407,7 +407,9 @@ def test_an_interrupt_ends_the_run_on_record_and_leaves_nothing_behind(
     pids = children(started)
     assert len(pids) == 3
     started.send_signal(number)
-    assert started.wait() == code
+    assert started.stderr is not None
+    said = started.stderr.read().decode()
+    assert started.wait() == code, said
     wait_until_gone(pids)
     assert checkout.records()[-1] == {"kind": "aborted", "intent": 0, "reason": reason}
     assert list(checkout.layout.evidence.rglob("*.json")) == []

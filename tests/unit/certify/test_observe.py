@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import signal
 import threading
 import zlib
 from collections.abc import Callable, Iterator
@@ -234,3 +235,19 @@ def test_a_route_that_dies_is_reported_as_that(tmp_path: Path) -> None:
     sent.answers, sent.failure = sent.answers[:2], StageError("stage 1 was killed by SIGKILL")
     with pytest.raises(StageError, match="SIGKILL"):
         observe(Route(sent), run.plan, PROMPT_MESSAGE, tmp_path)  # type: ignore[arg-type]
+
+
+def test_an_interrupt_while_a_recorder_starts_is_that_and_leaves_no_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Interrupted(threading.Thread):
+        def start(self) -> None:
+            signal.raise_signal(signal.SIGINT)
+            super().start()
+
+    before = threading.enumerate()
+    monkeypatch.setattr("dgrctl.certify.observe.threading.Thread", Interrupted)
+    run = record(OutputMode.ALL)
+    with pytest.raises(KeyboardInterrupt):
+        observe(Route(script(run)), run.plan, PROMPT_MESSAGE, tmp_path)  # type: ignore[arg-type]
+    assert threading.enumerate() == before
