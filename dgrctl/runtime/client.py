@@ -71,8 +71,9 @@ class Stream(Generic[Message]):
             self._places.put(None)
 
     def __iter__(self) -> Iterator[Message]:
-        threading.Thread(target=self._receive, name=f"stream from {self._address}", daemon=True).start()
         try:
+            with unbroken():
+                threading.Thread(target=self._receive, name=f"stream from {self._address}", daemon=True).start()
             while (message := self._arrived.get()) is not None:
                 if isinstance(message, grpc.RpcError):
                     raise to_error(Failure.of(message), title=self._title, address=self._address) from message
@@ -159,6 +160,15 @@ class WorkerClient(_Client):
         """Starts a generation on the route whose head this worker is. Iterating raises InputError, AdmissionError, StageError."""
         return Stream(lambda: self._worker.Generate(request), self.title, self.address)
 
+    def grant(self, session: common_pb2.SessionKey, tokens: int) -> None:
+        """Lets a generation that was started with a credit generate ``tokens`` more, at least 1.
+
+        Raises:
+            StageError: no such generation is under way there, or the worker cannot be reached.
+        """
+        with self._errors():
+            self._worker.Grant(worker_pb2.GrantRequest(session=session, tokens=tokens), timeout=ANSWER_SECONDS)
+
     def tap(self, session: common_pb2.SessionKey) -> Tap:
         """Records a session that is still to start; returns once the worker has said that it listens.
 
@@ -214,10 +224,23 @@ class ReferenceClient(_Client):
         return Stream(lambda: self._reference.Replay(request), self.title, self.address)
 
     def generate(
-        self, prompt: common_pb2.Prompt, *, max_tokens: int, ignore_end_of_generation: bool = False
+        self, prompt: common_pb2.Prompt, *, max_tokens: int, ignore_end_of_generation: bool = False, credit: int = 0
     ) -> Stream[reference_pb2.ReferenceGenerateResponse]:
-        """Greedy generation by the whole model. Iterating raises InputError, AdmissionError, StageError."""
+        """Greedy generation by the whole model. Iterating raises InputError, AdmissionError, StageError.
+
+        Args:
+            credit: Tokens until it waits for :meth:`grant`; 0: it never waits.
+        """
         request = reference_pb2.ReferenceGenerateRequest(
-            prompt=prompt, max_tokens=max_tokens, ignore_end_of_generation=ignore_end_of_generation
+            prompt=prompt, max_tokens=max_tokens, ignore_end_of_generation=ignore_end_of_generation, credit=credit
         )
         return Stream(lambda: self._reference.Generate(request), self.title, self.address)
+
+    def grant(self, tokens: int) -> None:
+        """Lets the generation under way generate ``tokens`` more, at least 1.
+
+        Raises:
+            StageError: none is under way, or the reference cannot be reached.
+        """
+        with self._errors():
+            self._reference.Grant(reference_pb2.ReferenceGrantRequest(tokens=tokens), timeout=ANSWER_SECONDS)

@@ -78,12 +78,14 @@ class Route:
         session: common_pb2.SessionKey | None = None,
         ignore_end_of_generation: bool = False,
         logits: common_pb2.OutputRows = common_pb2.OUTPUT_ROWS_NONE,
+        credit: int = 0,
     ) -> Generator[worker_pb2.GenerateResponse]:
         """Greedy generation. Ending the iteration early closes the session on every stage. Thread-safe.
 
         Args:
             session: A key of the caller's, for example one that is tapped; default a new one.
             logits: NONE, or ALL or LAST of workers that allow probes.
+            credit: Tokens until it waits for :meth:`grant`, which needs ``session``; 0: it never waits.
 
         Raises:
             InputError: the prompt is empty or malformed.
@@ -98,12 +100,24 @@ class Route:
             ignore_end_of_generation=ignore_end_of_generation,
             prefill_window=self._prefill_window,
             logits=logits,
+            credit=credit,
         )
         with self._started(self.client.generate(request)) as stream:
             try:
                 yield from stream
             except DgrError as error:
                 raise self.explain(error) from error
+
+    def grant(self, session: common_pb2.SessionKey, tokens: int) -> None:
+        """Lets a generation that was started with a credit generate ``tokens`` more, at least 1. Thread-safe.
+
+        Raises:
+            StageError: no such generation is under way, or a stage died.
+        """
+        try:
+            self.client.grant(session, tokens)
+        except DgrError as error:
+            raise self.explain(error) from error
 
     def _open(self, stack: contextlib.ExitStack) -> None:
         raise NotImplementedError

@@ -14,6 +14,9 @@ namespace {
 // Bytes of values in one message, unless a single row is larger.
 constexpr size_t kMessageBytes = 1u << 20;
 
+// How often a wait looks whether the client is still there.
+constexpr auto kCancellationCheck = std::chrono::milliseconds(50);
+
 grpc::Status ToGrpc(const absl::Status& status) {
   return {static_cast<grpc::StatusCode>(status.code()), std::string(status.message())};
 }
@@ -76,11 +79,12 @@ class Answer {
  public:
   using Clock = std::chrono::steady_clock;
 
-  Answer(const WholeModel& whole, const v1::ReferenceGenerateRequest& request, size_t prompt_tokens, grpc::ServerContext& context,
-         grpc::ServerWriter<v1::ReferenceGenerateResponse>& writer)
+  Answer(const WholeModel& whole, const v1::ReferenceGenerateRequest& request, size_t prompt_tokens, Credit& credit,
+         grpc::ServerContext& context, grpc::ServerWriter<v1::ReferenceGenerateResponse>& writer)
       : whole_(whole),
         request_(request),
         prompt_tokens_(static_cast<uint32_t>(prompt_tokens)),
+        credit_(credit),
         context_(context),
         writer_(writer) {}
 
@@ -98,10 +102,20 @@ class Answer {
     ++generated_;
     if (context_.IsCancelled() || !writer_.Write(response)) return false;
     if (generated_ == request_.max_tokens()) return Finish(v1::FINISH_REASON_MAX_TOKENS);
-    return true;
+    credit_.Spend();
+    return AwaitCredit();
   }
 
  private:
+  bool AwaitCredit() {
+    if (credit_.Await(std::chrono::milliseconds(0))) return true;
+    while (!credit_.Await(kCancellationCheck)) {
+      if (context_.IsCancelled()) return false;
+    }
+    waited_ += Clock::now() - last_;
+    return true;
+  }
+
   bool Finish(v1::FinishReason reason) {
     v1::ReferenceGenerateResponse response;
     v1::Finished& finished = *response.mutable_finished();
@@ -109,7 +123,7 @@ class Answer {
     finished.set_prompt_tokens(prompt_tokens_);
     finished.set_generated_tokens(generated_);
     finished.set_prefill_us(Microseconds(first_ - started_));
-    finished.set_decode_us(Microseconds(last_ - first_));
+    finished.set_decode_us(Microseconds(last_ - first_ - waited_));
     writer_.Write(response);
     return false;
   }
@@ -117,11 +131,13 @@ class Answer {
   const WholeModel& whole_;
   const v1::ReferenceGenerateRequest& request_;
   const uint32_t prompt_tokens_;
+  Credit& credit_;
   grpc::ServerContext& context_;
   grpc::ServerWriter<v1::ReferenceGenerateResponse>& writer_;
   uint32_t generated_ = 0;
   const Clock::time_point started_ = Clock::now();
   Clock::time_point first_, last_;
+  Clock::duration waited_{};  // for credit
 };
 
 }  // namespace
@@ -179,8 +195,26 @@ grpc::Status ReferenceService::Generate(grpc::ServerContext* context, const v1::
   if (!writer->Write(prompt)) return grpc::Status::CANCELLED;
   if (request->max_tokens() == 0) return grpc::Status::OK;
   const std::lock_guard lock(whole_.mutex);
-  Answer answer(whole_, *request, tokens->size(), *context, *writer);
-  return ToGrpc(whole_.Generate(*tokens, [&](int32_t token) { return answer.Take(token); }));
+  Credit credit(request->credit());
+  SetUnderWay(&credit);
+  Answer answer(whole_, *request, tokens->size(), credit, *context, *writer);
+  const absl::Status status = whole_.Generate(*tokens, [&](int32_t token) { return answer.Take(token); });
+  SetUnderWay(nullptr);
+  return ToGrpc(status);
+}
+
+grpc::Status ReferenceService::Grant(grpc::ServerContext*, const v1::ReferenceGrantRequest* request,
+                                     v1::ReferenceGrantResponse*) {
+  if (request->tokens() == 0) return {grpc::StatusCode::INVALID_ARGUMENT, "tokens must be at least 1"};
+  const std::lock_guard lock(under_way_mutex_);
+  if (under_way_ == nullptr) return {grpc::StatusCode::NOT_FOUND, "no generation is under way"};
+  under_way_->Grant(request->tokens());
+  return grpc::Status::OK;
+}
+
+void ReferenceService::SetUnderWay(Credit* credit) {
+  const std::lock_guard lock(under_way_mutex_);
+  under_way_ = credit;
 }
 
 }  // namespace dgr

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "dgr/v1/reference.grpc.pb.h"
+#include "reference/credit.h"
 #include "reference/whole_model.h"
 
 namespace dgr {
@@ -17,12 +18,17 @@ class ReferenceService final : public v1::Reference::Service {
                       grpc::ServerWriter<v1::ReplayResponse>* writer) override;
   grpc::Status Generate(grpc::ServerContext* context, const v1::ReferenceGenerateRequest* request,
                         grpc::ServerWriter<v1::ReferenceGenerateResponse>* writer) override;
+  grpc::Status Grant(grpc::ServerContext* context, const v1::ReferenceGrantRequest* request,
+                     v1::ReferenceGrantResponse* response) override;
 
  private:
+  void SetUnderWay(Credit* credit);
   absl::StatusOr<std::vector<int32_t>> PromptTokens(const v1::ReferenceGenerateRequest& request) const;
 
   WholeModel& whole_;
   const std::map<std::string, std::string> compatibility_;
+  std::mutex under_way_mutex_;
+  Credit* under_way_ = nullptr;  // of the generation under way
 };
 
 }  // namespace dgr

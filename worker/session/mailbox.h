@@ -1,4 +1,4 @@
-// What a generation on the head waits for: results from the tail and failures from any stage.
+// What a generation on the head waits for: results from the tail, failures from any stage, and credit from its client.
 #pragma once
 
 #include <chrono>
@@ -13,12 +13,16 @@
 
 namespace dgr {
 
-class Mailbox final : public ErrorSink, public ResultSink {
+class Mailbox final : public ErrorSink, public Inbox {
  public:
-  using Event = std::variant<v1::ReturnRequest, v1::StageError>;
+  struct Credit {
+    uint32_t tokens = 0;
+  };
+  using Event = std::variant<v1::ReturnRequest, v1::StageError, Credit>;
 
   void SendError(const v1::SessionKey&, const v1::StageError& error) override { Put(error); }
   void SendResult(v1::ReturnRequest message) override { Put(std::move(message)); }
+  void Grant(uint32_t tokens) override { Put(Credit{tokens}); }
   bool down() const override { return false; }
 
   // The next event, or none when `wait` is over.

@@ -24,7 +24,7 @@ struct Session {
   std::shared_ptr<ErrorSink> upstream;
   std::shared_ptr<FrameSink> next;      // null on the tail
   std::shared_ptr<ResultSink> results;  // null before the tail
-  std::shared_ptr<ResultSink> inbox;    // where results arrive; null after the head
+  std::shared_ptr<Inbox> inbox;         // null after the head
 
   std::mutex receiving;  // guards `assembly`
   ChunkAssembly assembly;

@@ -1,6 +1,8 @@
 // Where a session's results and failures go. A stage knows its neighbours only through these.
 #pragma once
 
+#include <cstdint>
+
 #include "dgr/v1/common.pb.h"
 #include "dgr/v1/stage.pb.h"
 
@@ -19,6 +21,12 @@ class ResultSink {
   virtual ~ResultSink() = default;
   virtual void SendResult(v1::ReturnRequest message) = 0;
   virtual bool down() const = 0;
+};
+
+// A generation on the head: results arrive here, and what its client allows. Any thread may call.
+class Inbox : public ResultSink {
+ public:
+  virtual void Grant(uint32_t tokens) = 0;
 };
 
 // To the next stage. Any thread may call.

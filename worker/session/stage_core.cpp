@@ -54,7 +54,7 @@ StageCore::StageCore(std::unique_ptr<ShardEngine> engine, StageConfig config)
 StageCore::~StageCore() { Drain(); }
 
 absl::StatusOr<std::shared_ptr<Session>> StageCore::Open(const v1::OpenSession& open, std::shared_ptr<ErrorSink> upstream,
-                                                         std::shared_ptr<ResultSink> inbox) {
+                                                         std::shared_ptr<Inbox> inbox) {
   if (draining_) return absl::UnavailableError("this stage is ending; use another route");
   if (open.mtp_draft_tokens() != 0) {
     return absl::InvalidArgumentError("multi-token prediction (MTP) is reserved and off; mtp_draft_tokens must be 0");
@@ -156,6 +156,14 @@ void StageCore::Announce(const Session& session) {
 void StageCore::Result(v1::ReturnRequest message) {
   const std::shared_ptr<Session> session = sessions_.Find(message.session());
   if (session && session->inbox) session->inbox->SendResult(std::move(message));
+}
+
+absl::Status StageCore::Grant(const v1::SessionKey& key, uint32_t tokens) {
+  if (tokens == 0) return absl::InvalidArgumentError("tokens must be at least 1");
+  const std::shared_ptr<Session> session = sessions_.Find(key);
+  if (!session || !session->inbox) return absl::NotFoundError("no generation of this session and epoch is under way here");
+  session->inbox->Grant(tokens);
+  return absl::OkStatus();
 }
 
 void StageCore::Frame(const v1::BoundaryFrame& frame, ErrorSink& from) {

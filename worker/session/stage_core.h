@@ -39,13 +39,16 @@ class StageCore {
   // Checks and admits a session here and passes it on down the route; the tail answers Ready to the head. `inbox` is set on a
   // head only. The status is this stage's own; failures of later stages reach `upstream`.
   absl::StatusOr<std::shared_ptr<Session>> Open(const v1::OpenSession& open, std::shared_ptr<ErrorSink> upstream,
-                                                std::shared_ptr<ResultSink> inbox);
+                                                std::shared_ptr<Inbox> inbox);
 
   // A frame from the stage before. Failures go to the session's upstream, or to `from` where there is no such session.
   void Frame(const v1::BoundaryFrame& frame, ErrorSink& from);
 
   // What the tail sent back, on the head. For a session that ended meanwhile it is dropped.
   void Result(v1::ReturnRequest message);
+
+  // On the head: lets a generation go on. INVALID_ARGUMENT: no tokens; NOT_FOUND: no such generation.
+  absl::Status Grant(const v1::SessionKey& key, uint32_t tokens);
 
   // A chunk of token ids, on the head.
   void Submit(const std::shared_ptr<Session>& session, Chunk chunk);

@@ -1,6 +1,7 @@
 #include "transport/generation.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 #include <variant>
 
@@ -26,7 +27,12 @@ uint64_t Microseconds(std::chrono::steady_clock::duration duration) {
 
 Generation::Generation(StageCore& core, const v1::GenerateRequest& request, grpc::ServerContext& context,
                        grpc::ServerWriter<v1::GenerateResponse>& out)
-    : core_(core), request_(request), context_(context), out_(out) {}
+    : core_(core),
+      request_(request),
+      context_(context),
+      out_(out),
+      // Without a credit: more than max_tokens can ask for.
+      credit_(request.credit() == 0 ? std::numeric_limits<uint32_t>::max() : request.credit()) {}
 
 grpc::Status Generation::Run() {
   DGR_RETURN_IF_ERROR(CheckRequest());
@@ -134,10 +140,17 @@ grpc::Status Generation::Decode() {
       return Finish(v1::FINISH_REASON_END_OF_GENERATION);
     }
     const bool last = generated_ + 1 == request_.max_tokens();
+    --credit_;
     // The route computes the next token while the client is told this one.
-    if (!last) SubmitChunk(tokens_.size() - 1, 1, v1::PHASE_DECODE, v1::OUTPUT_ROWS_LAST);
+    const bool ahead = !last && credit_ > 0;
+    if (ahead) SubmitChunk(tokens_.size() - 1, 1, v1::PHASE_DECODE, v1::OUTPUT_ROWS_LAST);
     DGR_RETURN_IF_ERROR(WriteToken(token));
     if (last) return Finish(v1::FINISH_REASON_MAX_TOKENS);
+    if (!ahead) {
+      DGR_RETURN_IF_ERROR(AwaitCredit());
+      waited_ += Clock::now() - last_token_;
+      SubmitChunk(tokens_.size() - 1, 1, v1::PHASE_DECODE, v1::OUTPUT_ROWS_LAST);
+    }
     v1::ChunkResult result;
     DGR_RETURN_IF_ERROR(AwaitResult(result));
     if (!result.sampled()) return {grpc::StatusCode::INTERNAL, "the tail sampled no token"};
@@ -174,14 +187,32 @@ grpc::Status Generation::AwaitResult(v1::ChunkResult& result) {
 }
 
 grpc::Status Generation::Await(v1::ReturnRequest& message) {
-  for (;;) {
-    if (context_.IsCancelled()) return grpc::Status::CANCELLED;
-    std::optional<Mailbox::Event> event = mailbox_->Take(kCancellationCheck);
-    if (!event) continue;
-    if (const auto* error = std::get_if<v1::StageError>(&*event)) return StageErrorStatus(*error, context_);
-    message = std::get<v1::ReturnRequest>(*std::move(event));
-    return grpc::Status::OK;
+  std::optional<v1::ReturnRequest> next;
+  while (!next) DGR_RETURN_IF_ERROR(TakeEvent(next));
+  message = *std::move(next);
+  return grpc::Status::OK;
+}
+
+grpc::Status Generation::AwaitCredit() {
+  std::optional<v1::ReturnRequest> message;
+  while (credit_ == 0) {
+    DGR_RETURN_IF_ERROR(TakeEvent(message));
+    if (message) return {grpc::StatusCode::INTERNAL, "the tail sent a result that nobody asked for"};
   }
+  return grpc::Status::OK;
+}
+
+grpc::Status Generation::TakeEvent(std::optional<v1::ReturnRequest>& message) {
+  if (context_.IsCancelled()) return grpc::Status::CANCELLED;
+  std::optional<Mailbox::Event> event = mailbox_->Take(kCancellationCheck);
+  if (!event) return grpc::Status::OK;
+  if (const auto* error = std::get_if<v1::StageError>(&*event)) return StageErrorStatus(*error, context_);
+  if (const auto* credit = std::get_if<Mailbox::Credit>(&*event)) {
+    credit_ += credit->tokens;
+  } else {
+    message = std::get<v1::ReturnRequest>(*std::move(event));
+  }
+  return grpc::Status::OK;
 }
 
 grpc::Status Generation::WriteToken(int32_t token) {
@@ -201,7 +232,7 @@ grpc::Status Generation::Finish(v1::FinishReason reason) {
   finished.set_prompt_tokens(static_cast<uint32_t>(prompt_tokens_));
   finished.set_generated_tokens(generated_);
   finished.set_prefill_us(Microseconds(first_token_ - started_));
-  finished.set_decode_us(Microseconds(last_token_ - first_token_));
+  finished.set_decode_us(Microseconds(last_token_ - first_token_ - waited_));
   return Write(response) ? grpc::Status::OK : grpc::Status::CANCELLED;
 }
 

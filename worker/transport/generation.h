@@ -36,6 +36,10 @@ class Generation {
   // Waits for the next chunk's result, passing on logits that come before it.
   grpc::Status AwaitResult(v1::ChunkResult& result);
   grpc::Status Await(v1::ReturnRequest& message);
+  // Returns at once where the client has allowed another token.
+  grpc::Status AwaitCredit();
+  // The next event within a short while, if there is one. Credit is taken in; what ends the generation is returned.
+  grpc::Status TakeEvent(std::optional<v1::ReturnRequest>& message);
   bool Write(const v1::GenerateResponse& response) { return out_.Write(response); }
   grpc::Status WriteToken(int32_t token);
   grpc::Status Finish(v1::FinishReason reason);
@@ -51,7 +55,9 @@ class Generation {
   size_t prompt_tokens_ = 0;
   uint64_t next_step_ = 0;
   uint32_t generated_ = 0;
+  uint64_t credit_;  // tokens that may still be generated
   Clock::time_point started_, first_token_, last_token_;
+  Clock::duration waited_{};  // for credit
 };
 
 }  // namespace dgr

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "transport/generation.h"
+#include "transport/status.h"
 
 namespace dgr {
 namespace {
@@ -65,6 +66,10 @@ grpc::Status WorkerService::Describe(grpc::ServerContext*, const v1::DescribeReq
 grpc::Status WorkerService::Generate(grpc::ServerContext* context, const v1::GenerateRequest* request,
                                      grpc::ServerWriter<v1::GenerateResponse>* writer) {
   return Generation(core_, *request, *context, *writer).Run();
+}
+
+grpc::Status WorkerService::Grant(grpc::ServerContext*, const v1::GrantRequest* request, v1::GrantResponse*) {
+  return ToGrpc(core_.Grant(request->session(), request->tokens()));
 }
 
 grpc::Status WorkerService::Tap(grpc::ServerContext* context, const v1::TapRequest* request,

@@ -14,6 +14,7 @@ class WorkerService final : public v1::Worker::Service {
                         v1::DescribeResponse* response) override;
   grpc::Status Generate(grpc::ServerContext* context, const v1::GenerateRequest* request,
                         grpc::ServerWriter<v1::GenerateResponse>* writer) override;
+  grpc::Status Grant(grpc::ServerContext* context, const v1::GrantRequest* request, v1::GrantResponse* response) override;
   grpc::Status Tap(grpc::ServerContext* context, const v1::TapRequest* request,
                    grpc::ServerWriter<v1::TapResponse>* writer) override;
 
