@@ -1,6 +1,6 @@
 """``python -m bench``: whole against split in pairs, at several thread counts, and the cost of one hop.
 
-Ratios are formed inside pairs that ran one after the other, on the same machine in one run; only they mean anything, absolute
+Ratios are formed inside pairs whose halves ran in turns, on the same machine in one run; only they mean anything, absolute
 times do not. The table goes to stdout, everything raw to ``.dgr/bench/``.
 """
 

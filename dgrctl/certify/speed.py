@@ -1,4 +1,7 @@
-"""Speed of the split against the whole, in pairs: one after the other on the same prompt, in alternating order.
+"""Speed of the split against the whole, in pairs: on the same prompt, taking turns, in alternating order.
+
+A machine that other work shares changes its speed within seconds. So the two halves of a pair do not decode one after the other:
+both prefill, and then take turns for a few tokens each, while the other side waits for credit and computes nothing.
 
 Each side measures itself by the same definition (``Finished`` in the wire contract), so neither carries the client's overhead.
 Warm-up pairs run first and are not counted; every pair after them is kept as it was. Load and stolen time are recorded with it.
@@ -7,7 +10,8 @@ Warm-up pairs run first and are not counted; every pair after them is kept as it
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
+from contextlib import closing
 from dataclasses import dataclass
 from typing import NoReturn, Protocol
 
@@ -20,7 +24,12 @@ from dgrctl.layout import Layout
 from dgrctl.recipes.recipe import Recipe
 from dgrctl.runtime.commands import compute_gate
 from dgrctl.runtime.reference import LocalReference
-from dgrctl.runtime.route import Route
+from dgrctl.runtime.route import Route, new_session
+
+# Tokens that one side decodes before it is the other's turn.
+DECODE_SLICE = 8
+
+Answers = Generator[worker_pb2.GenerateResponse] | Generator[reference_pb2.ReferenceGenerateResponse]
 
 
 @dataclass(frozen=True)
@@ -31,36 +40,107 @@ class Sample:
     decode_us: int
 
 
-class Generator(Protocol):
-    """One side of a pair."""
+class Generation:
+    """One side's half of a pair: a generation with a credit of one token. Nothing runs before the first :meth:`receive`.
 
-    def __call__(self, prompt: common_pb2.Prompt, generate_tokens: int) -> Sample:
-        """Generates exactly that many tokens, past any end token."""
+    Args:
+        side: How errors name it.
+        answers: What it streams.
+        grant: Allows it more tokens.
+    """
+
+    def __init__(self, side: str, answers: Answers, grant: Callable[[int], None]) -> None:
+        self.grant = grant
+        self._side = side
+        self._answers = answers
+        self._received = 0
+        self._finished: common_pb2.Finished | None = None
+
+    def receive(self, tokens: int) -> None:
+        """Waits for that many more tokens.
+
+        Raises:
+            CertificationVoid: it ended before.
+        """
+        wanted = self._received + tokens
+        for answer in self._answers:
+            self._take(answer)
+            if self._received == wanted:
+                return
+        self._refuse(f"ended after {self._received} of {wanted} tokens")
+
+    def finish(self, prompt_tokens: int, generate_tokens: int) -> Sample:
+        """Takes in the end.
+
+        Raises:
+            CertificationVoid: it did something else than generate ``generate_tokens`` tokens, past any end token, after a
+                prompt of ``prompt_tokens``; or its clock did not move.
+        """
+        for answer in self._answers:
+            self._take(answer)
+        finished = self._finished
+        if finished is None:
+            self._refuse("ended without a last message")
+        said = (finished.reason, finished.prompt_tokens, finished.generated_tokens)
+        if self._received != generate_tokens or said != (common_pb2.FINISH_REASON_MAX_TOKENS, prompt_tokens, generate_tokens):
+            self._refuse(f"sent {self._received} tokens and says (reason, prompt tokens, generated tokens) {said}")
+        if finished.prefill_us == 0 or finished.decode_us == 0:
+            self._refuse(f"took {finished.prefill_us} and {finished.decode_us} microseconds: its clock does not move")
+        return Sample(prefill_us=finished.prefill_us, decode_us=finished.decode_us)
+
+    def close(self) -> None:
+        """Ends it, wherever it is."""
+        self._answers.close()
+
+    def _take(self, answer: worker_pb2.GenerateResponse | reference_pb2.ReferenceGenerateResponse) -> None:
+        self._received += answer.HasField("token")
+        if answer.HasField("finished"):
+            self._finished = answer.finished
+
+    def _refuse(self, problem: str) -> NoReturn:
+        raise CertificationVoid(
+            f"{self._side} {problem}",
+            where="speed",
+            remedy="read the logs of the workers and of the reference; nothing was measured",
+        )
 
 
-def whole(reference: LocalReference) -> Generator:
+class Side(Protocol):
+    """The whole, or a route."""
+
+    def __call__(self, prompt: common_pb2.Prompt, generate_tokens: int) -> Generation:
+        """Prepares a generation of that many tokens, past any end token."""
+
+
+def whole(reference: LocalReference) -> Side:
     """The whole model in the reference."""
 
-    def generate(prompt: common_pb2.Prompt, generate_tokens: int) -> Sample:
+    def answers(prompt: common_pb2.Prompt, generate_tokens: int) -> Generator[reference_pb2.ReferenceGenerateResponse]:
         with reference.explained():
-            answers = reference.client.generate(prompt, max_tokens=generate_tokens, ignore_end_of_generation=True)
-            return _sample("the whole", answers, len(prompt.tokens.ids), generate_tokens)
+            asked = {"max_tokens": generate_tokens, "credit": 1}
+            with reference.client.generate(prompt, ignore_end_of_generation=True, **asked) as stream:
+                yield from stream
 
-    return generate
+    def grant(tokens: int) -> None:
+        with reference.explained():
+            reference.client.grant(tokens)
+
+    return lambda prompt, generate_tokens: Generation("the whole", answers(prompt, generate_tokens), grant)
 
 
-def split(route: Route) -> Generator:
+def split(route: Route) -> Side:
     """The same through a route, without logits."""
 
-    def generate(prompt: common_pb2.Prompt, generate_tokens: int) -> Sample:
-        answers = route.generate(prompt, max_tokens=generate_tokens, ignore_end_of_generation=True)
-        return _sample("the split", answers, len(prompt.tokens.ids), generate_tokens)
+    def prepare(prompt: common_pb2.Prompt, generate_tokens: int) -> Generation:
+        session = new_session()
+        answers = route.generate(prompt, max_tokens=generate_tokens, session=session, ignore_end_of_generation=True, credit=1)
+        return Generation("the split", answers, lambda tokens: route.grant(session, tokens))
 
-    return generate
+    return prepare
 
 
 def measure_pairs(
-    sides: tuple[Generator, Generator],
+    sides: tuple[Side, Side],
     prompt_tokens: tuple[int, ...],
     generate_tokens: int,
     *,
@@ -87,8 +167,7 @@ def measure_pairs(
         load = next(iter(load_average()), "0")
         before = cpu_times()
         split_first = number % 2 == 1
-        samples = [side(prompt, generate_tokens) for side in (reversed(sides) if split_first else sides)]
-        whole_sample, split_sample = reversed(samples) if split_first else samples
+        whole_sample, split_sample = _pair(sides, prompt, generate_tokens, split_first=split_first)
         measured.append(
             SpeedPair(
                 first="split" if split_first else "whole",
@@ -102,6 +181,27 @@ def measure_pairs(
         )
         advance()
     return tuple(measured[warmup:])
+
+
+def _pair(
+    sides: tuple[Side, Side], prompt: common_pb2.Prompt, generate_tokens: int, *, split_first: bool
+) -> tuple[Sample, Sample]:
+    """The whole's sample and the split's."""
+    with closing(sides[0](prompt, generate_tokens)) as whole_half, closing(sides[1](prompt, generate_tokens)) as split_half:
+        order = [split_half, whole_half] if split_first else [whole_half, split_half]
+        for half in order:
+            half.receive(1)
+        left = generate_tokens - 1
+        while left:
+            tokens = min(DECODE_SLICE, left)
+            for half in order:
+                half.grant(tokens)
+                half.receive(tokens)
+            # Whole, split, split, whole, …: a drift in one direction befalls both alike.
+            order.reverse()
+            left -= tokens
+        fed = len(prompt.tokens.ids)
+        return whole_half.finish(fed, generate_tokens), split_half.finish(fed, generate_tokens)
 
 
 def whole_threads(layout: Layout, recipe: Recipe, stages: int) -> int:
@@ -125,30 +225,3 @@ def speed_prompt(prompts: Iterable[tuple[int, ...]], length: int) -> tuple[int, 
             remedy="write a lock that asks for less, or that names a prompt set with a longer prompt, as a new version",
         )
     return longest[:length]
-
-
-def _sample(
-    side: str,
-    answers: Iterable[worker_pb2.GenerateResponse] | Iterable[reference_pb2.ReferenceGenerateResponse],
-    prompt_tokens: int,
-    generate_tokens: int,
-) -> Sample:
-    tokens, finished = 0, None
-    for answer in answers:
-        tokens += answer.HasField("token")
-        if answer.HasField("finished"):
-            finished = answer.finished
-    if finished is None:
-        _refuse(side, "ended without a last message")
-    said = (finished.reason, finished.prompt_tokens, finished.generated_tokens)
-    if tokens != generate_tokens or said != (common_pb2.FINISH_REASON_MAX_TOKENS, prompt_tokens, generate_tokens):
-        _refuse(side, f"sent {tokens} tokens and says (reason, prompt tokens, generated tokens) {said}")
-    if finished.prefill_us == 0 or finished.decode_us == 0:
-        _refuse(side, f"took {finished.prefill_us} and {finished.decode_us} microseconds: its clock does not move")
-    return Sample(prefill_us=finished.prefill_us, decode_us=finished.decode_us)
-
-
-def _refuse(side: str, problem: str) -> NoReturn:
-    raise CertificationVoid(
-        f"{side} {problem}", where="speed", remedy="read the logs of the workers and of the reference; nothing was measured"
-    )

@@ -223,7 +223,7 @@ class Parity(Record, frozen=True):
 
 
 class SpeedPair(Record, frozen=True):
-    """One pair, the two halves run one after the other; ``first`` says which came first. Raw durations.
+    """One pair, its two halves run in turns; ``first`` says which came first. Raw durations.
 
     ``load_1m`` was read before the pair; ``stolen_ppm`` is the share of processor time that a hypervisor gave to others during
     it, in parts per million.
@@ -252,7 +252,10 @@ class RatioEstimate(Record, frozen=True):
 
 
 class Speed(Record, frozen=True):
-    """Interleaved pairs of whole and split, after warm-up. The bootstrap is seeded by the run's nonce."""
+    """Interleaved pairs of whole and split, after warm-up. The bootstrap is seeded by the run's nonce.
+
+    Inside a pair the two took turns of ``decode_slice_tokens`` tokens; 0: each decoded in one piece, one after the other.
+    """
 
     warmup: Count
     prompt_tokens: Positive
@@ -266,6 +269,7 @@ class Speed(Record, frozen=True):
     bootstrap_resamples: Positive
     min_ratio_prefill: Decimal
     min_ratio_decode: Decimal
+    decode_slice_tokens: Count = 0
 
 
 class Counts(Record, frozen=True):

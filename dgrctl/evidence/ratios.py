@@ -2,8 +2,8 @@
 
 Definition, complete enough to be repeated in any language:
 
-* A pair's ratio is whole time * 10**6 // split time, in parts per million. It is formed inside the pair, whose halves ran one
-  after the other: a machine that slows down for both does not move it.
+* A pair's ratio is whole time * 10**6 // split time, in parts per million. It is formed inside the pair, whose halves ran in
+  turns: a machine that slows down for both does not move it.
 * A median is the middle value in order; of an even number the two middle ones' sum // 2.
 * Resample r of n pairs draws n of the ratios. Draw i (counted over all resamples, from 0) takes the ratio at position
   x mod n, where x is the 64-bit big-endian number at bytes 8 * (i mod 4) of SHA-256(seed ":" decimal(i // 4)).

@@ -207,6 +207,7 @@ def _speed(lock: Lock, nonce: str, split_us: int) -> Speed:
         generate_tokens=lock.speed.generate_tokens,
         whole_threads=2,
         stage_threads=2,
+        decode_slice_tokens=8,
         pairs=pairs,
         prefill=estimate([(p.whole_prefill_us, p.split_prefill_us) for p in pairs], **settings, seed=f"{nonce}:prefill"),
         decode=estimate([(p.whole_decode_us, p.split_decode_us) for p in pairs], **settings, seed=f"{nonce}:decode"),

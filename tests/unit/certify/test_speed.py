@@ -2,48 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 
 import pytest
 from dgr.v1 import common_pb2, worker_pb2
 
-from dgrctl.certify import speed
-from dgrctl.certify.speed import Sample, measure_pairs, speed_prompt
+from dgrctl.certify.speed import DECODE_SLICE, Generation, Sample, measure_pairs, speed_prompt
 from dgrctl.errors import CertificationVoid, InputError
 
-PROMPT = common_pb2.Prompt(tokens=common_pb2.TokenIds(ids=[1, 2, 3]))
+TOKENS = 2 * DECODE_SLICE + 4
 
 
 class Side:
-    """Answers with durations that count its calls, and tells in which order it was asked."""
+    """Answers with durations that count its generations, and writes down what it was allowed and when it ended."""
 
-    def __init__(self, name: str, order: list[str]) -> None:
+    def __init__(self, name: str, log: list[str]) -> None:
         self._name = name
-        self._order = order
-        self._calls = 0
+        self._log = log
+        self._generations = 0
 
-    def __call__(self, prompt: common_pb2.Prompt, generate_tokens: int) -> Sample:
-        assert (list(prompt.tokens.ids), generate_tokens) == ([1, 2, 3], 5)
-        self._order.append(self._name)
-        self._calls += 1
-        base = {"whole": 1000, "split": 2000}[self._name]
-        return Sample(prefill_us=base + self._calls, decode_us=10 * (base + self._calls))
+    def __call__(self, prompt: common_pb2.Prompt, generate_tokens: int) -> Generation:
+        assert list(prompt.tokens.ids) == [1, 2, 3]
+        self._generations += 1
+        base = {"whole": 1000, "split": 2000}[self._name] + self._generations
+        end = finished(generated_tokens=generate_tokens, prefill_us=base, decode_us=10 * base)
+        return Generation(f"the {self._name}", self._answers(generate_tokens, end), lambda tokens: self._note(str(tokens)))
 
+    def _answers(self, tokens: int, end: common_pb2.Finished) -> Generator[worker_pb2.GenerateResponse]:
+        try:
+            self._note("starts")
+            yield from answers(tokens, end)
+        finally:
+            self._note("ended")
 
-def test_pairs_alternate_in_order_and_keep_every_raw_sample() -> None:
-    order: list[str] = []
-    told: list[int] = []
-    pairs = measure_pairs(
-        (Side("whole", order), Side("split", order)), (1, 2, 3), 5, warmup=1, pairs=4, advance=lambda: told.append(len(order))
-    )
-    assert order == ["whole", "split", "split", "whole", "whole", "split", "split", "whole", "whole", "split"]
-    assert told == [2, 4, 6, 8, 10]
-    assert [pair.first for pair in pairs] == ["split", "whole", "split", "whole"]
-    assert [(pair.whole_prefill_us, pair.split_prefill_us) for pair in pairs] == [(1000 + n, 2000 + n) for n in (2, 3, 4, 5)]
-    assert [(pair.whole_decode_us, pair.split_decode_us) for pair in pairs] == [
-        (10000 + 10 * n, 20000 + 10 * n) for n in (2, 3, 4, 5)
-    ]
-    assert all(pair.stolen_ppm >= 0 and float(pair.load_1m) >= 0 for pair in pairs)
+    def _note(self, what: str) -> None:
+        self._log.append(f"{self._name} {what}")
 
 
 def finished(**changes: int) -> common_pb2.Finished:
@@ -58,24 +51,63 @@ def finished(**changes: int) -> common_pb2.Finished:
     return common_pb2.Finished(**fields)
 
 
-class Route:
-    """A route that answers with these messages."""
-
-    def __init__(self, tokens: int, end: common_pb2.Finished | None) -> None:
-        self._tokens = tokens
-        self._end = end
-
-    def generate(self, prompt: common_pb2.Prompt, **asked: object) -> Iterator[worker_pb2.GenerateResponse]:
-        assert asked == {"max_tokens": 2, "ignore_end_of_generation": True}
-        yield worker_pb2.GenerateResponse(accepted=worker_pb2.Accepted(prompt_token_ids=prompt.tokens.ids))
-        for _ in range(self._tokens):
-            yield worker_pb2.GenerateResponse(token=common_pb2.Token(id=7))
-        if self._end is not None:
-            yield worker_pb2.GenerateResponse(finished=self._end)
+def answers(tokens: int, end: common_pb2.Finished | None) -> Generator[worker_pb2.GenerateResponse]:
+    yield worker_pb2.GenerateResponse(accepted=worker_pb2.Accepted(prompt_token_ids=[1, 2, 3]))
+    for _ in range(tokens):
+        yield worker_pb2.GenerateResponse(token=common_pb2.Token(id=7))
+    if end is not None:
+        yield worker_pb2.GenerateResponse(finished=end)
 
 
-def test_a_side_reports_what_it_measured() -> None:
-    assert speed.split(Route(2, finished()))(PROMPT, 2) == Sample(prefill_us=70, decode_us=30)  # type: ignore[arg-type]
+def test_pairs_keep_every_raw_sample_and_alternate_in_who_comes_first() -> None:
+    log: list[str] = []
+    told: list[int] = []
+    sides = (Side("whole", log), Side("split", log))
+    pairs = measure_pairs(sides, (1, 2, 3), TOKENS, warmup=1, pairs=4, advance=lambda: told.append(len(log)))
+    assert [pair.first for pair in pairs] == ["split", "whole", "split", "whole"]
+    assert [(pair.whole_prefill_us, pair.split_prefill_us) for pair in pairs] == [(1000 + n, 2000 + n) for n in (2, 3, 4, 5)]
+    assert [(pair.whole_decode_us, pair.split_decode_us) for pair in pairs] == [
+        (10000 + 10 * n, 20000 + 10 * n) for n in (2, 3, 4, 5)
+    ]
+    assert all(pair.stolen_ppm >= 0 and float(pair.load_1m) >= 0 for pair in pairs)
+    assert told == [len(log) // 5 * n for n in (1, 2, 3, 4, 5)]
+
+
+def test_the_halves_of_a_pair_take_turns() -> None:
+    log: list[str] = []
+    measure_pairs((Side("whole", log), Side("split", log)), (1, 2, 3), TOKENS, warmup=0, pairs=2)
+    of_a_pair = len(log) // 2
+    for first, second, pair in (("whole", "split", log[:of_a_pair]), ("split", "whole", log[of_a_pair:])):
+        assert pair[:-2] == [
+            f"{first} starts",
+            f"{second} starts",
+            f"{first} {DECODE_SLICE}",
+            f"{second} {DECODE_SLICE}",
+            f"{second} {DECODE_SLICE}",
+            f"{first} {DECODE_SLICE}",
+            f"{first} 3",
+            f"{second} 3",
+        ]
+        assert sorted(pair[-2:]) == ["split ended", "whole ended"]
+
+
+def test_both_halves_end_when_one_fails() -> None:
+    log: list[str] = []
+
+    def failing(prompt: common_pb2.Prompt, generate_tokens: int) -> Generation:
+        del prompt, generate_tokens
+        return Generation("the split", answers(2, None), lambda tokens: None)
+
+    with pytest.raises(CertificationVoid, match=rf"the split ended after 2 of {DECODE_SLICE + 1} tokens"):
+        measure_pairs((Side("whole", log), failing), (1, 2, 3), TOKENS, warmup=0, pairs=1)
+    assert log[-1] == "whole ended"
+
+
+def test_a_half_reports_what_it_measured() -> None:
+    half = Generation("the split", answers(2, finished()), lambda tokens: None)
+    half.receive(1)
+    half.receive(1)
+    assert half.finish(3, 2) == Sample(prefill_us=70, decode_us=30)
 
 
 @pytest.mark.parametrize(
@@ -91,9 +123,11 @@ def test_a_side_reports_what_it_measured() -> None:
         (2, finished(decode_us=0), "its clock does not move"),
     ],
 )
-def test_a_side_that_did_something_else_measured_nothing(tokens: int, end: common_pb2.Finished | None, complaint: str) -> None:
+def test_a_half_that_did_something_else_measured_nothing(tokens: int, end: common_pb2.Finished | None, complaint: str) -> None:
+    half = Generation("the split", answers(tokens, end), lambda tokens: None)
+    half.receive(1)
     with pytest.raises(CertificationVoid, match=complaint):
-        speed.split(Route(tokens, end))(PROMPT, 2)  # type: ignore[arg-type]
+        half.finish(3, 2)
 
 
 def test_speed_is_measured_on_the_beginning_of_the_longest_prompt() -> None:
