@@ -27,7 +27,9 @@ MIB = 1024 * 1024
 ALLOWANCE = 16 * MIB
 
 _PADDING = 256  # cells of a cache come in this many (llama_context, llama_kv_cache_iswa)
-_CELL_BYTES = 64  # of bookkeeping for a cell: position, sequences, their index
+# Bookkeeping of a cell (llama_kv_cells): position, its parts, shift and a bit for each sequence; once it is used, a node in each
+# of two ordered sets as well.
+_CELL_BYTES = 4 + 12 + 4 + 32 + 2 * 48
 _FLOAT = 4
 # (values, bytes) of a row's unit, by cache type.
 _CACHE_TYPES = {"f32": (1, 4), "f16": (1, 2), "q8_0": (32, 34)}
