@@ -2,10 +2,10 @@
 
 Resident bytes of a stage = the weights it owns + the vocabulary + its state + what computing takes. The head has the vocabulary's
 tables; the others, which load without, what llama.cpp keeps of one that it only counts. State follows the caches of the pinned
-upstream, cell by cell (src/llama-kv-cache*.cpp, for the worker's settings: one stream a session, no rollback, and swa_full as it
-comes: layers with a sliding window keep every position, too). Computing is an upper estimate from the widths of the graph; for
-DeepSeek V4, whose indexer scores every compressed block for every row, it was held against a published measurement without
-swa_full: 2 GiB at 16k and 65.5 GiB at 1M positions with a ubatch of 512.
+upstream, cell by cell (src/llama-kv-cache*.cpp, for the worker's settings: one stream a session, no rollback, and in layers with
+a sliding window no more positions than the window and one ubatch). Computing is an upper estimate from the widths of the graph;
+for DeepSeek V4, whose indexer scores every compressed block for every row, it was held against a published measurement: 2 GiB at
+16k and 65.5 GiB at 1M positions with a ubatch of 512.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ _CACHE_TYPES = {"f32": (1, 4), "f16": (1, 2), "q8_0": (32, 34)}
 _TOKEN_BYTES, _MERGE_BYTES = 160, 104
 _COUNTED_BYTES = 40  # of a token where only the number of them matters: an empty entry
 _TOKENIZER, _NO_VOCABULARY = "tokenizer.ggml.model", "no_vocab"
+_GEMMA_PERIOD = 6  # five layers with a window, then one without
 
 
 @dataclass(frozen=True)
@@ -55,14 +56,18 @@ class Footprint:
 
 @dataclass(frozen=True)
 class _Cache:
-    """One cache of a layer, per session. ``ratio`` positions share a cell."""
+    """One cache of a layer, per session. ``ratio`` positions share a cell; ``window`` None: all positions are kept."""
 
     k_width: int
     v_width: int
     ratio: int = 1
+    window: int | None = None
 
     def cells(self, execution: Execution) -> int:
-        return _padded(-(-_padded(execution.context) // self.ratio))
+        context = _padded(execution.context)
+        if self.window is not None:
+            return _padded(min(context, self.window + execution.ubatch))
+        return _padded(-(-context // self.ratio))
 
     def bytes(self, execution: Execution) -> int:
         row = _row(self.k_width, execution.kv_type_k) + _row(self.v_width, execution.kv_type_v)
@@ -127,16 +132,16 @@ class MemoryModel:
     def _state(self, begin: int, end: int, execution: Execution) -> int:
         owned = self.layers[begin:end]
         caches = sum(cache.bytes(execution) for layer in owned for cache in layer.caches)
-        ratios = {cache.ratio for layer in owned for cache in layer.caches}
+        kinds = {(cache.ratio, cache.window) for layer in owned for cache in layer.caches}
         # Upstream keeps the books of a cache without layers as well: of window caches where there is none, and the reverse.
-        cells = sum(_Cache(0, 0, ratio).cells(execution) for ratio in ratios) + _padded(execution.context)
+        cells = sum(_Cache(0, 0, ratio, window).cells(execution) for ratio, window in kinds) + _padded(execution.context)
         return execution.sessions * (caches + sum(layer.fixed for layer in owned) + cells * _CELL_BYTES)
 
     def _compute(self, begin: int, end: int, execution: Execution) -> int:
         row = _FLOAT * (_ROW_COPIES * self.row_values + self.inner_values)
         # Of each mask there is a half-precision copy, which flash attention reads.
-        ratios = {cache.ratio for layer in self.layers[begin:end] for cache in layer.caches}
-        mask = sum(_Cache(0, 0, ratio).cells(execution) for ratio in ratios) * (_FLOAT + 2)
+        kinds = {(cache.ratio, cache.window) for layer in self.layers[begin:end] for cache in layer.caches}
+        mask = sum(_Cache(0, 0, ratio, window).cells(execution) for ratio, window in kinds) * (_FLOAT + 2)
         blocks = _Cache(0, 0, CSA_RATIO).cells(execution) if self._indexes(begin, end) else 0
         scores = 2 * _FLOAT * self.indexer_heads * blocks
         logits = 2 * _FLOAT * self.vocabulary * execution.sessions if end == self.layer_count else 0
@@ -154,7 +159,7 @@ def _memory_model(model_id: str, headers: Sequence[GgufHeader]) -> MemoryModel:
     inventory, metadata = take_inventory(headers), headers[0].metadata
     shapes = {tensor.name: tensor.shape for header in headers for tensor in header.tensors}
     architecture = inventory.architecture
-    make = {"llama": _plain, "gemma3": _plain, "deepseek4": _deepseek4}.get(architecture)
+    make = {"llama": _plain, "gemma3": _gemma3, "deepseek4": _deepseek4}.get(architecture)
     if make is None:
         raise InputError(
             f"no memory model is known for the architecture {architecture!r} of {model_id}",
@@ -167,7 +172,7 @@ def _memory_model(model_id: str, headers: Sequence[GgufHeader]) -> MemoryModel:
     return MemoryModel(
         model_id=model_id,
         inventory=inventory,
-        layers=tuple(make(shapes, layer) for layer in range(len(inventory.layer_bytes))),
+        layers=tuple(make(number, shapes, layer) for layer in range(len(inventory.layer_bytes))),
         row_values=streams * number.get("embedding_length"),
         inner_values=max(_inner(shapes, layer, number) for layer in range(len(inventory.layer_bytes))),
         vocabulary=tokens,
@@ -197,16 +202,26 @@ class _Numbers:
 Shapes = Mapping[str, tuple[int, ...]]
 
 
-def _plain(shapes: Shapes, layer: int) -> _Layer:
+def _plain(number: _Numbers, shapes: Shapes, layer: int) -> _Layer:
+    del number
     k, v = (shapes[f"blk.{layer}.attn_{part}.weight"][1] for part in ("k", "v"))
     return _Layer((_Cache(k, v),))
 
 
-def _deepseek4(shapes: Shapes, layer: int) -> _Layer:
+def _gemma3(number: _Numbers, shapes: Shapes, layer: int) -> _Layer:
+    (cache,) = _plain(number, shapes, layer).caches
+    window = number.get("attention.sliding_window", 0)
+    period = number.get("attention.sliding_window_pattern", _GEMMA_PERIOD)
+    if window and layer % period < period - 1:
+        return _Layer((_Cache(cache.k_width, cache.v_width, window=window),))
+    return _Layer((cache,))
+
+
+def _deepseek4(number: _Numbers, shapes: Shapes, layer: int) -> _Layer:
     """Keys alone, which serve as values too; compressor states are single precision: keys and scores."""
     block = f"blk.{layer}."
     head = shapes[f"{block}attn_kv.weight"][1]
-    raw = _Cache(head, 0)
+    raw = _Cache(head, 0, window=number.get("attention.sliding_window"))
     if f"{block}attn_compressor_kv.weight" not in shapes:
         return _Layer((raw,))
     if f"{block}indexer.proj.weight" not in shapes:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from cut_parity import Cuts, assert_no_bit_differs, every_cut
+from token_parity import Rig, token_prompt
 
+from dgrctl.certify.parity_set import ReferenceOracle
+from dgrctl.certify.plan import OutputMode
 from dgrctl.layout import Layout
 
 if TYPE_CHECKING:
@@ -61,3 +64,18 @@ def test_no_bit_of_gemma_differs(gemma: Cuts, cuts: tuple[int, ...], tmp_path: P
     compared = gemma.compare(cuts, tmp_path)
     with capsys.disabled():
         assert_no_bit_differs(compared, cuts)
+
+
+def test_no_bit_of_gemma_differs_once_its_window_cache_has_wrapped(
+    fixture_rig: Rig, gemma_model: LocalModel, tmp_path: Path, say: Callable[[object], None]
+) -> None:
+    """Longer than window and ubatch together, so that cells are used again; then the same slot again, short and long.
+
+    The reference starts afresh each time: what a slot held before must not show, not even in the order of its cells.
+    """
+    rig = fixture_rig.executing(context=1024, threads=2)
+    prompts = [token_prompt(length, seed=seed) for length, seed in ((900, 1), (40, 2), (900, 3))]
+    with rig.reference(gemma_model) as reference, rig.route(gemma_model, 6, 12) as route:
+        found = rig.compare(route, ReferenceOracle(reference), prompts, tmp_path, modes=[OutputMode.LAST])
+    say(found)
+    found.require_identical()

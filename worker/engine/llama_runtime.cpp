@@ -99,6 +99,7 @@ absl::StatusOr<Runtime> NewRuntime(llama_model* model, const EngineConfig& confi
   params.type_k = GgmlType(config.kv_type_k);
   params.type_v = GgmlType(config.kv_type_v);
   params.kv_unified = false;  // a session's numbers must not depend on what else is cached
+  params.swa_full = false;    // what left a layer's window is never looked at again: nothing is taken back
   params.no_perf = true;
   params.cb_eval = observe;
   params.cb_eval_user_data = user_data;
