@@ -73,6 +73,7 @@ def bump_notes(report: BumpReport) -> list[str]:
         notes.append(f"{'proven' if report.proof.passed else 'NOT proven'}: {report.proof.text}")
     if report.committed:
         notes.append("pin, patches and lock were written")
+        notes.append("the worker allows no architecture until the roster is of them: dgrctl build, arch certify, build again")
     if report.worktree is not None:
         notes.append(f"resolve the conflict in {report.worktree} and git add what you changed")
     return notes + [f"next: {command}" for command in report.next_commands]

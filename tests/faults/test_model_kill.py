@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from held_commands import held
 from package_server import PackageServer
 from pulling import Puller
 from small_models import MODEL_ID, TinyModel, make_tiny_model
@@ -108,25 +109,9 @@ def test_interrupted_in_the_middle_of_a_download(tiny: TinyModel, server: Packag
     completes(puller)
 
 
-@contextlib.contextmanager
-def holding(puller: Puller, step: str) -> Iterator[tuple[subprocess.Popen[str], socket.socket]]:
+def holding(puller: Puller, step: str) -> contextlib.AbstractContextManager[tuple[subprocess.Popen[str], socket.socket]]:
     """A pull that waits before ``step`` until something is sent to the socket."""
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        process = subprocess.Popen(
-            puller.command("pull", MODEL_ID, mode="hold", step=step),
-            env=puller.environment | {"HELD_FD": str(theirs.fileno())},
-            pass_fds=(theirs.fileno(),),
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        with process:
-            try:
-                theirs.close()
-                assert ours.recv(4) == b"held"
-                yield process, ours
-            finally:
-                process.kill()
+    return held(puller.command("pull", MODEL_ID, mode="hold", step=step), puller.environment)
 
 
 def test_two_at_once(puller: Puller) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 from upstream_checkout import Checkout
 
@@ -16,13 +16,13 @@ def start(checkout: Checkout, *arguments: str, **options: str) -> subprocess.Pop
 
 
 @contextlib.contextmanager
-def holding(checkout: Checkout, step: str, *arguments: str) -> Iterator[tuple[subprocess.Popen[str], socket.socket]]:
-    """A command that waits before ``step`` until something is sent to the socket."""
+def held(command: Sequence[str], environment: Mapping[str, str]) -> Iterator[tuple[subprocess.Popen[str], socket.socket]]:
+    """A command in mode "hold": it has come to its step, and waits before it until something is sent to the socket."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
         process = subprocess.Popen(
-            checkout.command(*arguments, mode="hold", step=step),
-            env=checkout.environment(HELD_FD=str(theirs.fileno())),
+            command,
+            env={**environment, "HELD_FD": str(theirs.fileno())},
             pass_fds=(theirs.fileno(),),
             stderr=subprocess.PIPE,
             text=True,
@@ -34,6 +34,13 @@ def holding(checkout: Checkout, step: str, *arguments: str) -> Iterator[tuple[su
                 yield process, ours
             finally:
                 process.kill()
+
+
+def holding(
+    checkout: Checkout, step: str, *arguments: str
+) -> contextlib.AbstractContextManager[tuple[subprocess.Popen[str], socket.socket]]:
+    """A command of that checkout, held before ``step``."""
+    return held(checkout.command(*arguments, mode="hold", step=step), checkout.environment())
 
 
 def waits_for(second: subprocess.Popen[str], first: subprocess.Popen[str]) -> None:
