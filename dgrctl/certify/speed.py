@@ -10,6 +10,7 @@ Warm-up pairs run first and are not counted; every pair after them is kept as it
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Generator, Iterable
 from contextlib import closing
 from dataclasses import dataclass
@@ -41,40 +42,51 @@ class Sample:
 
 
 class Generation:
-    """One side's half of a pair: a generation with a credit of one token. Nothing runs before the first :meth:`receive`.
+    """One side's half of a pair: a generation with a credit of one token. Nothing runs before :meth:`prefill`.
 
     Args:
         side: How errors name it.
         answers: What it streams.
         grant: Allows it more tokens.
+        clock: Nanoseconds, monotonic.
     """
 
-    def __init__(self, side: str, answers: Answers, grant: Callable[[int], None]) -> None:
-        self.grant = grant
+    def __init__(
+        self, side: str, answers: Answers, grant: Callable[[int], None], clock: Callable[[], int] = time.monotonic_ns
+    ) -> None:
         self._side = side
         self._answers = answers
+        self._grant = grant
+        self._clock = clock
+        self._turns_ns = 0
         self._received = 0
         self._finished: common_pb2.Finished | None = None
 
-    def receive(self, tokens: int) -> None:
-        """Waits for that many more tokens.
+    def prefill(self) -> None:
+        """Waits for the first token.
 
         Raises:
             CertificationVoid: it ended before.
         """
-        wanted = self._received + tokens
-        for answer in self._answers:
-            self._take(answer)
-            if self._received == wanted:
-                return
-        self._refuse(f"ended after {self._received} of {wanted} tokens")
+        self._receive(1)
+
+    def decode(self, tokens: int) -> None:
+        """Its turn: that many tokens more.
+
+        Raises:
+            CertificationVoid: it ended before.
+        """
+        began = self._clock()
+        self._grant(tokens)
+        self._receive(tokens)
+        self._turns_ns += self._clock() - began
 
     def finish(self, prompt_tokens: int, generate_tokens: int) -> Sample:
         """Takes in the end.
 
         Raises:
             CertificationVoid: it did something else than generate ``generate_tokens`` tokens, past any end token, after a
-                prompt of ``prompt_tokens``; or its clock did not move.
+                prompt of ``prompt_tokens``; it decoded outside its turns; or its clock did not move.
         """
         for answer in self._answers:
             self._take(answer)
@@ -86,11 +98,21 @@ class Generation:
             self._refuse(f"sent {self._received} tokens and says (reason, prompt tokens, generated tokens) {said}")
         if finished.prefill_us == 0 or finished.decode_us == 0:
             self._refuse(f"took {finished.prefill_us} and {finished.decode_us} microseconds: its clock does not move")
+        if finished.decode_us * 1000 > self._turns_ns:
+            self._refuse(f"decoded for {finished.decode_us} us, and its turns took {self._turns_ns // 1000} us: it did not wait")
         return Sample(prefill_us=finished.prefill_us, decode_us=finished.decode_us)
 
     def close(self) -> None:
         """Ends it, wherever it is."""
         self._answers.close()
+
+    def _receive(self, tokens: int) -> None:
+        wanted = self._received + tokens
+        for answer in self._answers:
+            self._take(answer)
+            if self._received == wanted:
+                return
+        self._refuse(f"ended after {self._received} of {wanted} tokens")
 
     def _take(self, answer: worker_pb2.GenerateResponse | reference_pb2.ReferenceGenerateResponse) -> None:
         self._received += answer.HasField("token")
@@ -190,13 +212,12 @@ def _pair(
     with closing(sides[0](prompt, generate_tokens)) as whole_half, closing(sides[1](prompt, generate_tokens)) as split_half:
         order = [split_half, whole_half] if split_first else [whole_half, split_half]
         for half in order:
-            half.receive(1)
+            half.prefill()
         left = generate_tokens - 1
         while left:
             tokens = min(DECODE_SLICE, left)
             for half in order:
-                half.grant(tokens)
-                half.receive(tokens)
+                half.decode(tokens)
             # Whole, split, split, whole, …: a drift in one direction befalls both alike.
             order.reverse()
             left -= tokens

@@ -15,7 +15,8 @@ import grpc
 import pytest
 from dgr.v1 import common_pb2, reference_pb2, reference_pb2_grpc, worker_pb2, worker_pb2_grpc
 
-from dgrctl.errors import AdmissionError, StageError
+from dgrctl.certify.speed import Generation
+from dgrctl.errors import AdmissionError, CertificationVoid, StageError
 from dgrctl.recipes.placement import LayerRange
 from dgrctl.runtime.reference import LocalReference
 from dgrctl.runtime.route import LocalRoute, Route, RunningRoute, new_session
@@ -129,6 +130,25 @@ def test_others_are_served_while_one_waits(route: LocalRoute, greedy: Greedy) ->
     assert Paced(route.generate(PROMPT, max_tokens=TOKENS), lambda _: None).rest()[0] == greedy(QUESTION, TOKENS)[1]
     waiting.grant(TOKENS)
     assert first + waiting.rest()[0] == greedy(QUESTION, TOKENS)[1]
+
+
+def test_a_speed_measured_outside_its_turns_is_void(route: LocalRoute) -> None:
+    """A generation without credit ran ahead of its turn, while the other side was measured."""
+    session = new_session()
+    answers = route.generate(PROMPT, max_tokens=TOKENS, session=session, ignore_end_of_generation=True)
+    half = Generation("the split", answers, lambda _: None)
+    half.prefill()
+    while route.client.describe().open_sessions > 0:  # until it has decoded all
+        pass
+    half.decode(TOKENS - 1)
+    with pytest.raises(CertificationVoid, match="it did not wait"):
+        half.finish(len(route_prompt(route)), TOKENS)
+
+
+def route_prompt(route: LocalRoute) -> list[int]:
+    """The ids of the prompt."""
+    (accepted,) = [answer.accepted for answer in route.generate(PROMPT, max_tokens=1) if answer.HasField("accepted")]
+    return list(accepted.prompt_token_ids)
 
 
 def test_a_grant_that_nobody_waits_for_is_refused(route: LocalRoute, reference: LocalReference) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+import itertools
+from collections.abc import Callable, Generator
 
 import pytest
 from dgr.v1 import common_pb2, worker_pb2
@@ -26,7 +27,8 @@ class Side:
         self._generations += 1
         base = {"whole": 1000, "split": 2000}[self._name] + self._generations
         end = finished(generated_tokens=generate_tokens, prefill_us=base, decode_us=10 * base)
-        return Generation(f"the {self._name}", self._answers(generate_tokens, end), lambda tokens: self._note(str(tokens)))
+        answers = self._answers(generate_tokens, end)
+        return Generation(f"the {self._name}", answers, lambda tokens: self._note(str(tokens)), clock=seconds())
 
     def _answers(self, tokens: int, end: common_pb2.Finished) -> Generator[worker_pb2.GenerateResponse]:
         try:
@@ -37,6 +39,11 @@ class Side:
 
     def _note(self, what: str) -> None:
         self._log.append(f"{self._name} {what}")
+
+
+def seconds() -> Callable[[], int]:
+    """A clock on which a second passes between two looks."""
+    return itertools.count(step=10**9).__next__
 
 
 def finished(**changes: int) -> common_pb2.Finished:
@@ -96,7 +103,7 @@ def test_both_halves_end_when_one_fails() -> None:
 
     def failing(prompt: common_pb2.Prompt, generate_tokens: int) -> Generation:
         del prompt, generate_tokens
-        return Generation("the split", answers(2, None), lambda tokens: None)
+        return Generation("the split", answers(2, None), lambda tokens: None, clock=seconds())
 
     with pytest.raises(CertificationVoid, match=rf"the split ended after 2 of {DECODE_SLICE + 1} tokens"):
         measure_pairs((Side("whole", log), failing), (1, 2, 3), TOKENS, warmup=0, pairs=1)
@@ -104,10 +111,18 @@ def test_both_halves_end_when_one_fails() -> None:
 
 
 def test_a_half_reports_what_it_measured() -> None:
-    half = Generation("the split", answers(2, finished()), lambda tokens: None)
-    half.receive(1)
-    half.receive(1)
-    assert half.finish(3, 2) == Sample(prefill_us=70, decode_us=30)
+    half = Generation("the split", answers(2, finished(decode_us=1_000_000)), lambda tokens: None, clock=seconds())
+    half.prefill()
+    half.decode(1)
+    assert half.finish(3, 2) == Sample(prefill_us=70, decode_us=1_000_000)
+
+
+def test_a_half_that_decodes_outside_its_turns_measured_nothing() -> None:
+    half = Generation("the split", answers(2, finished(decode_us=1_000_001)), lambda tokens: None, clock=seconds())
+    half.prefill()
+    half.decode(1)
+    with pytest.raises(CertificationVoid, match="decoded for 1000001 us, and its turns took 1000000 us: it did not wait"):
+        half.finish(3, 2)
 
 
 @pytest.mark.parametrize(
@@ -124,8 +139,8 @@ def test_a_half_reports_what_it_measured() -> None:
     ],
 )
 def test_a_half_that_did_something_else_measured_nothing(tokens: int, end: common_pb2.Finished | None, complaint: str) -> None:
-    half = Generation("the split", answers(tokens, end), lambda tokens: None)
-    half.receive(1)
+    half = Generation("the split", answers(tokens, end), lambda tokens: None, clock=seconds())
+    half.prefill()
     with pytest.raises(CertificationVoid, match=complaint):
         half.finish(3, 2)
 
