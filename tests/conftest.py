@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -31,6 +32,14 @@ MODEL = "smollm2-135m-instruct-q4_1"
 GEMMA = "gemma-3-270m-q4_k_m"
 TWO_STAGES = "smollm2-135m.cpu-2stage"
 THREE_STAGES = "smollm2-135m.cpu-3stage"
+
+
+def pytest_configure() -> None:
+    """What ends programs is part of what is tested. A shell that starts the tests in the background has SIGINT ignored, nohup has
+    SIGHUP, and a program inherits that; a handler that does nothing is the same to this process, and is not inherited."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, lambda *_: None)
 
 
 def _missing(error: DgrError) -> NoReturn:
