@@ -36,10 +36,10 @@ THREE_STAGES = "smollm2-135m.cpu-3stage"
 
 def pytest_configure() -> None:
     """What ends programs is part of what is tested. A shell that starts the tests in the background has SIGINT ignored, nohup has
-    SIGHUP, and a program inherits that; a handler that does nothing is the same to this process, and is not inherited."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    SIGHUP, and every program would inherit that; handlers are not inherited."""
+    for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, lambda *_: None)):
         if signal.getsignal(number) is signal.SIG_IGN:
-            signal.signal(number, lambda *_: None)
+            signal.signal(number, handler)
 
 
 def _missing(error: DgrError) -> NoReturn:
