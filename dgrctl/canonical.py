@@ -20,7 +20,7 @@ def canonical_json(document: object) -> bytes:
     """
     _refuse_floats(document, "$")
     try:
-        return rfc8785.dumps(document)  # type: ignore[arg-type]
+        return rfc8785.dumps(document)  # type: ignore[arg-type]  # what it cannot take, it refuses itself
     except (rfc8785.CanonicalizationError, UnicodeEncodeError) as error:
         raise InputError(
             f"this document has no canonical form: {error}", remedy="use integers, strings, lists and objects"

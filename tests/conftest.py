@@ -66,7 +66,7 @@ def verified_build(layout: Layout) -> BuildRecord:
 @pytest.fixture(scope="session")
 def verified_model(layout: Layout) -> LocalModel:
     """SmolLM2-135M, hashed."""
-    from dgrctl.artifacts.provision import verified_model  # noqa: PLC0415
+    from dgrctl.artifacts.provision import verified_model  # noqa: PLC0415 - as above
 
     try:
         return verified_model(layout, MODEL)
@@ -77,7 +77,7 @@ def verified_model(layout: Layout) -> LocalModel:
 @pytest.fixture(scope="session")
 def gemma_model(layout: Layout) -> LocalModel:
     """Gemma 3 270M, hashed."""
-    from dgrctl.artifacts.provision import verified_model  # noqa: PLC0415
+    from dgrctl.artifacts.provision import verified_model  # noqa: PLC0415 - as above
 
     try:
         return verified_model(layout, GEMMA)
@@ -88,7 +88,7 @@ def gemma_model(layout: Layout) -> LocalModel:
 @pytest.fixture(scope="session")
 def fixture_models(layout: Layout, tmp_path_factory: pytest.TempPathFactory) -> FixtureModels:
     """Makes small random models with the structure of large ones, each once per test session."""
-    from fixture_models import FixtureModels  # noqa: PLC0415
+    from fixture_models import FixtureModels  # noqa: PLC0415 - as above
 
     return FixtureModels(layout, tmp_path_factory.mktemp("fixtures"))
 
@@ -96,7 +96,7 @@ def fixture_models(layout: Layout, tmp_path_factory: pytest.TempPathFactory) -> 
 @pytest.fixture(scope="session")
 def recipe(layout: Layout) -> Recipe:
     """The 2-stage recipe that is certified."""
-    from dgrctl.recipes.recipe import find_recipe, load_recipe  # noqa: PLC0415
+    from dgrctl.recipes.recipe import find_recipe, load_recipe  # noqa: PLC0415 - as above
 
     return load_recipe(find_recipe(layout, TWO_STAGES))
 
@@ -104,7 +104,7 @@ def recipe(layout: Layout) -> Recipe:
 @pytest.fixture(scope="session")
 def three_stage_recipe(layout: Layout) -> Recipe:
     """The 3-stage recipe."""
-    from dgrctl.recipes.recipe import find_recipe, load_recipe  # noqa: PLC0415
+    from dgrctl.recipes.recipe import find_recipe, load_recipe  # noqa: PLC0415 - as above
 
     return load_recipe(find_recipe(layout, THREE_STAGES))
 
@@ -114,8 +114,8 @@ def open_route(
     layout: Layout, verified_build: BuildRecord, verified_model: LocalModel
 ) -> Callable[..., contextlib.AbstractContextManager[LocalRoute]]:
     """Makes a route of real workers for a recipe; keywords are LocalRoute's. Enter it to start them."""
-    from dgrctl.recipes.placement import resolve  # noqa: PLC0415
-    from dgrctl.runtime.route import LocalRoute  # noqa: PLC0415
+    from dgrctl.recipes.placement import resolve  # noqa: PLC0415 - as above
+    from dgrctl.runtime.route import LocalRoute  # noqa: PLC0415 - as above
 
     def make(recipe: Recipe, **options: object) -> LocalRoute:
         ranges = resolve(recipe, verified_model)

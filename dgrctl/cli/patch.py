@@ -149,8 +149,8 @@ def _export(layout: Layout, arguments: argparse.Namespace) -> int:
 
 def _record(layout: Layout, arguments: argparse.Namespace) -> int:
     # Loaded here: no other action of the group signs anything.
-    from dgrctl.evidence.keys import signing_key  # noqa: PLC0415
-    from dgrctl.evidence.stack_record import materials, record_stack  # noqa: PLC0415
+    from dgrctl.evidence.keys import signing_key  # noqa: PLC0415 - cryptography is slow to load and only needed here
+    from dgrctl.evidence.stack_record import materials, record_stack  # noqa: PLC0415 - as above
 
     result = record_stack(layout, signing_key(layout))
     if arguments.json:
@@ -178,7 +178,7 @@ def _bump(layout: Layout, arguments: argparse.Namespace) -> int:
     prove = None
     if not arguments.no_build:
         # Loaded here: nothing else in this group runs a model.
-        from dgrctl.certify.smoke import prover  # noqa: PLC0415
+        from dgrctl.certify.smoke import prover  # noqa: PLC0415 - numpy and gRPC are slow to load; --no-build needs neither
 
         prove = prover(layout, recipe=arguments.recipe, storage=arguments.storage)
     if arguments.to is not None:
