@@ -25,7 +25,7 @@ PROGRAMS = {"reference": REFERENCE, "worker": WORKER}
 NO_STACK = "none"
 
 # Their versions can change a binary; those of git, ninja and ccache cannot.
-_SHAPING_TOOLS = ("c++", "cc", "cmake", "protoc", "absl_status", "grpc++", "protobuf", "zlib")
+_SHAPING_TOOLS = ("c++", "cc", "cmake", "protoc", "absl_status", "grpc++", "libcares", "protobuf", "re2", "zlib")
 
 # Of llama.cpp only the library is built. Without git neither tree states a commit of its own in the code they share: what was
 # built from what is stated by dgrctl, and the compiler's cache serves both trees.

@@ -1,0 +1,39 @@
+# The libraries that the programs use are linked in: a program's digest then covers all the code that runs in it but the system's C
+# library, it starts where no such libraries are installed, and of their pages only those it needs take memory. What the system has
+# no archive of stays shared.
+
+# `shared` (a library's path) or its archive beside it, into `result`.
+function(archive_of shared result)
+  string(REGEX REPLACE "\\.so(\\.[0-9.]+)?$" ".a" archive "${shared}")
+  if(NOT EXISTS "${archive}")
+    set(archive "${shared}")
+  endif()
+  set(${result} "${archive}" PARENT_SCOPE)
+endfunction()
+
+# Every library that was found so far.
+function(link_archives)
+  get_property(targets DIRECTORY PROPERTY IMPORTED_TARGETS)
+  foreach(target ${targets})
+    get_target_property(configurations ${target} IMPORTED_CONFIGURATIONS)
+    set(properties IMPORTED_LOCATION)
+    if(configurations)
+      list(TRANSFORM configurations PREPEND IMPORTED_LOCATION_ OUTPUT_VARIABLE located)
+      list(APPEND properties ${located})
+    endif()
+    foreach(property ${properties})
+      get_target_property(location ${target} ${property})
+      if(location)
+        archive_of("${location}" archive)
+        set_target_properties(${target} PROPERTIES ${property} "${archive}")
+      endif()
+    endforeach()
+  endforeach()
+  # Debian's re2 is known by a flag alone.
+  find_library(RE2_ARCHIVE NAMES libre2.a)
+  if(RE2_ARCHIVE AND TARGET re2::re2)
+    get_target_property(links re2::re2 INTERFACE_LINK_LIBRARIES)
+    list(TRANSFORM links REPLACE "^-lre2$" "${RE2_ARCHIVE}")
+    set_target_properties(re2::re2 PROPERTIES INTERFACE_LINK_LIBRARIES "${links}")
+  endif()
+endfunction()
