@@ -1,16 +1,17 @@
 """How much memory a stage takes, predicted from the model's tensors and the recipe's execution settings.
 
-Resident bytes of a stage = the weights it owns + the vocabulary + its state + what computing takes. The head has the vocabulary's
-tables; the others, which load without, what llama.cpp keeps of one that it only counts. State follows the caches of the pinned
-upstream, cell by cell (src/llama-kv-cache*.cpp, for the worker's settings: one stream a session, no rollback, and in layers with
-a sliding window no more positions than the window and one ubatch). Computing is an upper estimate from the widths of the graph;
-for DeepSeek V4, whose indexer scores every compressed block for every row, it was held against a published measurement: 2 GiB at
-16k and 65.5 GiB at 1M positions with a ubatch of 512.
+Resident bytes of a stage = the weights it owns + the vocabulary + its state + what computing takes. The vocabulary's tables are
+on the head alone; the others load without. State follows the caches of the pinned upstream, cell by cell
+(src/llama-kv-cache*.cpp, for the worker's settings: one stream a session, no rollback, and in layers with a sliding window no
+more positions than the window and one ubatch). Computing is an upper estimate from the widths of the graph, and the descriptions
+of it; for DeepSeek V4, whose indexer scores every compressed block for every row, it was held against a published measurement:
+2 GiB at 16k and 65.5 GiB at 1M positions with a ubatch of 512.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -23,7 +24,7 @@ from dgrctl.errors import InputError
 from dgrctl.recipes.recipe import Execution
 
 MIB = 1024 * 1024
-# What a stage may take beyond its prediction: the program's own heap, threads, connections, frames under way.
+# What a stage may take beyond its prediction: the program's code and heap, threads, connections, frames under way.
 ALLOWANCE = 16 * MIB
 
 _PADDING = 256  # cells of a cache come in this many (llama_context, llama_kv_cache_iswa)
@@ -35,7 +36,6 @@ _FLOAT = 4
 _CACHE_TYPES = {"f32": (1, 4), "f16": (1, 2), "q8_0": (32, 34)}
 # A token of the vocabulary: its text twice, its entry in the table and in the map; with byte pairs, about one merge a token.
 _TOKEN_BYTES, _MERGE_BYTES = 160, 104
-_COUNTED_BYTES = 40  # of a token where only the number of them matters: an empty entry
 _TOKENIZER, _NO_VOCABULARY = "tokenizer.ggml.model", "no_vocab"
 _GEMMA_PERIOD = 6  # five layers with a window, then one without
 
@@ -87,6 +87,7 @@ class MemoryModel:
     """What the memory of a model's stages depends on.
 
     Attributes:
+        tensors: Number of tensors by layer, -1 for those of none.
         row_values: Values of one boundary row.
         inner_values: Values that a layer holds at once for one row, beside copies of the row itself, at most.
         indexer_heads: Heads that score every compressed block for every row; 0 without an indexer.
@@ -95,11 +96,11 @@ class MemoryModel:
     model_id: str
     inventory: Inventory
     layers: tuple[_Layer, ...]
+    tensors: Counter[int]
     row_values: int
     inner_values: int
     vocabulary: int
     vocabulary_bytes: int
-    counted_bytes: int
     indexer_heads: int
 
     @classmethod
@@ -124,7 +125,7 @@ class MemoryModel:
         """Of the stage [begin, end), computing with its sessions full and without logits of more than one row."""
         return Footprint(
             weights=stage_bytes(self.inventory, begin, end),
-            vocabulary=self.vocabulary_bytes if begin == 0 else self.counted_bytes,
+            vocabulary=self.vocabulary_bytes if begin == 0 else 0,
             state=self._state(begin, end, execution),
             compute=self._compute(begin, end, execution),
         )
@@ -145,7 +146,14 @@ class MemoryModel:
         blocks = _Cache(0, 0, CSA_RATIO).cells(execution) if self._indexes(begin, end) else 0
         scores = 2 * _FLOAT * self.indexer_heads * blocks
         logits = 2 * _FLOAT * self.vocabulary * execution.sessions if end == self.layer_count else 0
-        return execution.ubatch * (row + mask + scores) + logits
+        return execution.ubatch * (row + mask + scores) + logits + self._graphs(begin, end, execution)
+
+    def _graphs(self, begin: int, end: int, execution: Execution) -> int:
+        """The descriptions of what is computed, for as many nodes as upstream provides for (llama_context::graph_max_nodes)."""
+        tensors = self.tensors[-1] + sum(self.tensors[layer] for layer in range(begin, end))
+        many = self.inventory.architecture == "deepseek4"
+        nodes = max(40 * execution.ubatch, 32 * tensors) if many else max(1024, 8 * tensors)
+        return _GRAPHS * nodes * _NODE_BYTES
 
     def _indexes(self, begin: int, end: int) -> bool:
         return any(cache.ratio == CSA_RATIO for layer in self.layers[begin:end] for cache in layer.caches)
@@ -153,6 +161,9 @@ class MemoryModel:
 
 # Copies of a row, in single precision, that are alive at once: into a block, out of it, and on its way between stages.
 _ROW_COPIES = 16
+# llama.cpp keeps the graph it reserved memory for, the last one with outputs and the last one without. Of a node there is the
+# tensor (368 bytes with its object) and its place in the graph's lists and hash table (40 to 64).
+_GRAPHS, _NODE_BYTES = 3, 432
 
 
 def _memory_model(model_id: str, headers: Sequence[GgufHeader]) -> MemoryModel:
@@ -173,11 +184,11 @@ def _memory_model(model_id: str, headers: Sequence[GgufHeader]) -> MemoryModel:
         model_id=model_id,
         inventory=inventory,
         layers=tuple(make(number, shapes, layer) for layer in range(len(inventory.layer_bytes))),
+        tensors=Counter(int(name.split(".")[1]) if name.startswith("blk.") else -1 for name in shapes),
         row_values=streams * number.get("embedding_length"),
         inner_values=max(_inner(shapes, layer, number) for layer in range(len(inventory.layer_bytes))),
         vocabulary=tokens,
         vocabulary_bytes=_vocabulary_bytes(metadata, tokens),
-        counted_bytes=0 if metadata.get(_TOKENIZER) == _NO_VOCABULARY else tokens * _COUNTED_BYTES,
         indexer_heads=number.get("attention.indexer.head_count", 0),
     )
 

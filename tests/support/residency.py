@@ -15,7 +15,7 @@ class Residency:
     Attributes:
         weights: Pages of the model's files.
         own: Pages that only this process has: heap, stacks, state, compute buffers, repacked weights.
-        program: Pages of the program and of the system's libraries, which all processes on the machine share.
+        program: Pages of the program and of the system's libraries; processes on one machine share them.
         peak: The most that all of these together ever were (VmHWM).
     """
 
@@ -25,14 +25,9 @@ class Residency:
     peak: int
 
     @property
-    def stage(self) -> int:
-        """What this stage takes that another process would not have taken."""
-        return self.weights + self.own
-
-    @property
-    def stage_peak(self) -> int:
-        """The most that was, less what the program's own pages are now (they only ever become more)."""
-        return self.peak - self.program
+    def total(self) -> int:
+        """All that is resident (VmRSS)."""
+        return self.weights + self.own + self.program
 
 
 def residency(pid: int, model_files: Sequence[Path]) -> Residency:

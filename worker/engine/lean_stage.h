@@ -8,17 +8,22 @@
 
 namespace dgr {
 
-// Large blocks of the heap go back to the system when they are freed, until ReleaseLoadedPages. Left to itself, glibc keeps
-// blocks of the size that were freed once: the lists of a vocabulary that a file's header holds, some 20 MiB of them.
-void ReturnLargeBlocks();
+// The threads share two heaps, and large blocks go back to the system when they are freed, until ReleaseLoadedPages. Left to
+// itself, glibc keeps blocks of the size that were freed once: the lists of a vocabulary that a file's header holds, some 20 MiB.
+void KeepHeapSmall();
 
 // Overrides under which the file's vocabulary is counted but not built: for every stage but the head, which alone turns text into
 // tokens and back. None where the file has no vocabulary or cannot be read; loading it says why.
 std::vector<llama_model_kv_override> WithoutVocabulary(const std::string& model);
 
-// Gives back what loading left resident: pages of the files under `model`'s folder that are mapped, and the heap's free pages.
-// From now on the heap keeps large blocks: rows and logits are of one size at every step, and would be mapped and zeroed each
-// time. Weights come back from the page cache as layers are computed; weights that were repacked at loading never do.
-void ReleaseLoadedPages(const std::string& model);
+// Gives back the pages of the files under `path`'s folder that are mapped: they come back from the page cache where they are read
+// again. While a model is loaded, what was just repacked would else be there twice, to the end.
+void ReleaseFilePages(const std::string& path);
+
+// Gives back what loading left resident: the pages of the files, of the program's code, and the heap's free ones. What no tensor
+// of `model` lies in, weights that were repacked above all, is put out of reach: the kernel would map it again around what is
+// used, up to megabytes of it. From now on the heap keeps large blocks: rows and logits are of one size at every step, and would
+// be mapped and zeroed each time.
+void ReleaseLoadedPages(const std::string& path, const llama_model* model);
 
 }  // namespace dgr

@@ -164,7 +164,7 @@ class LlamaEngine final : public ShardEngine {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<ShardEngine>> LoadLlamaEngine(const EngineConfig& config) {
-  ReturnLargeBlocks();
+  KeepHeapSmall();
   absl::StatusOr<std::unique_ptr<ComputeGate>> gate = ComputeGate::Open(config.compute_gate);
   if (!gate.ok()) return gate.status();
   absl::StatusOr<ModelPtr> model = LoadModel(config);
@@ -185,7 +185,7 @@ absl::StatusOr<std::unique_ptr<ShardEngine>> LoadLlamaEngine(const EngineConfig&
 
   absl::StatusOr<Runtime> runtime = NewRuntime(model->get(), config);
   if (!runtime.ok()) return runtime.status();
-  ReleaseLoadedPages(config.model);
+  ReleaseLoadedPages(config.model, model->get());
   return std::make_unique<LlamaEngine>(*std::move(model), *std::move(runtime), *std::move(gate), std::move(shape), config.ubatch);
 }
 

@@ -71,6 +71,11 @@ absl::StatusOr<ModelPtr> LoadModel(const EngineConfig& config) {
     overrides.insert(overrides.end(), {StageKey("stage.layer_begin", config.layers->begin),
                                        StageKey("stage.layer_end", config.layers->end), llama_model_kv_override{}});
     params.kv_overrides = overrides.data();
+    params.progress_callback = [](float /*progress*/, void* path) {  // after every tensor
+      ReleaseFilePages(*static_cast<const std::string*>(path));
+      return true;
+    };
+    params.progress_callback_user_data = const_cast<std::string*>(&config.model);  // NOLINT: only read
   }
   ErrorCollector errors;
   ModelPtr model(llama_model_load_from_file(config.model.c_str(), params));
