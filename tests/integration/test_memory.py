@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -9,6 +10,7 @@ import pytest
 from dgr.v1 import common_pb2
 from residency import Residency, residency
 
+from dgrctl.artifacts.gguf_header import read_header
 from dgrctl.layout import Layout
 from dgrctl.recipes.memory import ALLOWANCE, MIB, MemoryModel
 from dgrctl.recipes.placement import LayerRange, balanced
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from dgrctl.recipes.recipe import Recipe
 
 
+PAGE = os.sysconf("SC_PAGESIZE")
 Subject = tuple["LocalModel", list[LayerRange], "Recipe"]
 
 
@@ -46,6 +49,7 @@ def test_stages_take_what_is_predicted(
     layout: Layout, verified_build: BuildRecord, subject: Subject, capsys: pytest.CaptureFixture[str]
 ) -> None:
     model, ranges, settings = subject
+    tensors = sum(len(read_header(part).tensors) for part in model.parts)
     predicted = [MemoryModel.of(model).footprint(layers.begin, layers.end, settings.execution) for layers in ranges]
     with LocalRoute(layout, settings, model, verified_build, ranges) as route:
         pids = [stage.description.pid for stage in route.stages]
@@ -60,6 +64,8 @@ def test_stages_take_what_is_predicted(
     for layers, footprint, before, after in zip(ranges, predicted, loaded, computed, strict=True):
         for found in (before.total, before.peak, after.total, after.peak):
             assert found <= footprint.total + ALLOWANCE, f"layers {layers} take {found:,} bytes, {footprint} is predicted"
+        # Around a page that is read the kernel maps those beside it, if they can be read: here, the rest of each tensor's pages.
+        assert after.reach <= footprint.weights + 2 * PAGE * tensors, f"layers {layers} reach {after.reach:,} bytes of the file"
         # The prediction is no blank cheque: the weights that every row passes, and the state, are there.
         if layers.begin > 0:
             assert after.total >= footprint.weights + footprint.state

@@ -14,12 +14,14 @@ class Residency:
 
     Attributes:
         weights: Pages of the model's files.
+        reach: What is mapped of those files and can be read, resident or not.
         own: Pages that only this process has: heap, stacks, state, compute buffers, repacked weights.
         program: Pages of the program and of the system's libraries; processes on one machine share them.
         peak: The most that all of these together ever were (VmHWM).
     """
 
     weights: int
+    reach: int
     own: int
     program: int
     peak: int
@@ -33,15 +35,19 @@ class Residency:
 def residency(pid: int, model_files: Sequence[Path]) -> Residency:
     """Looks at the process ``pid``, which uses ``model_files``."""
     resident: Counter[str] = Counter()
-    mapped = ""
+    readable: Counter[str] = Counter()
+    mapped, access = "", ""
     for line in Path(f"/proc/{pid}/smaps").read_text().splitlines():
         words = line.split(maxsplit=5)
         if not words[0].endswith(":"):
-            mapped = words[5] if len(words) > 5 else ""
+            mapped, access = words[5] if len(words) > 5 else "", words[1]
         elif words[0] == "Rss:":
             resident[mapped] += int(words[1]) * 1024
+        elif words[0] == "Size:" and access.startswith("r"):
+            readable[mapped] += int(words[1]) * 1024
     files = {str(path.resolve()) for path in model_files}
     weights = sum(size for path, size in resident.items() if path in files)
     program = sum(size for path, size in resident.items() if path.startswith("/") and path not in files)
     status = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
-    return Residency(weights, resident.total() - weights - program, program, int(status["VmHWM"].split()[0]) * 1024)
+    reach = sum(size for path, size in readable.items() if path in files)
+    return Residency(weights, reach, resident.total() - weights - program, program, int(status["VmHWM"].split()[0]) * 1024)
