@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from dgrctl import __version__
 from dgrctl.certify.bits import Tally
 from dgrctl.certify.parity import PromptParity
-from dgrctl.certify.speed import DECODE_SLICE
 from dgrctl.certify.subject import Subject
 from dgrctl.evidence import certification as predicate
 from dgrctl.evidence.ledger_records import Combination, Intent
@@ -193,5 +192,5 @@ def _speed(subject: Subject, measured: Measured) -> predicate.Speed:
         bootstrap_resamples=locked.bootstrap_resamples,
         min_ratio_prefill=locked.min_ratio_prefill,
         min_ratio_decode=locked.min_ratio_decode,
-        decode_slice_tokens=DECODE_SLICE,
+        decode_slice_tokens=locked.decode_slice_tokens,
     )

@@ -147,7 +147,15 @@ def _measure_speed(layout: Layout, subject: Subject, parity: list[PromptParity])
             update(done, None)
 
         sides = (whole(reference), split(route))
-        pairs = measure_pairs(sides, prompt, locked.generate_tokens, warmup=locked.warmup, pairs=locked.pairs, advance=advance)
+        pairs = measure_pairs(
+            sides,
+            prompt,
+            locked.generate_tokens,
+            decode_slice=locked.decode_slice_tokens,
+            warmup=locked.warmup,
+            pairs=locked.pairs,
+            advance=advance,
+        )
     return threads, pairs
 
 

@@ -27,9 +27,6 @@ from dgrctl.runtime.commands import compute_gate
 from dgrctl.runtime.reference import LocalReference
 from dgrctl.runtime.route import Route, new_session
 
-# Tokens that one side decodes before it is the other's turn.
-DECODE_SLICE = 8
-
 Answers = Generator[worker_pb2.GenerateResponse] | Generator[reference_pb2.ReferenceGenerateResponse]
 
 
@@ -166,6 +163,7 @@ def measure_pairs(
     prompt_tokens: tuple[int, ...],
     generate_tokens: int,
     *,
+    decode_slice: int,
     warmup: int,
     pairs: int,
     advance: Callable[[], None] = lambda: None,
@@ -175,6 +173,7 @@ def measure_pairs(
     Args:
         sides: The whole and the split.
         generate_tokens: Tokens per generation; one fewer decode steps are timed.
+        decode_slice: Tokens that one side decodes before it is the other's turn; 0: all of them.
         advance: Told after each pair, warm-up included.
 
     Raises:
@@ -184,12 +183,13 @@ def measure_pairs(
     prompt = common_pb2.Prompt(tokens=common_pb2.TokenIds(ids=prompt_tokens))
     # What a build and the parity runs wrote would otherwise be written back by the kernel while time is measured.
     os.sync()
+    in_turn = decode_slice or generate_tokens
     measured = []
     for number in range(warmup + pairs):
         load = next(iter(load_average()), "0")
         before = cpu_times()
         split_first = number % 2 == 1
-        whole_sample, split_sample = _pair(sides, prompt, generate_tokens, split_first=split_first)
+        whole_sample, split_sample = _pair(sides, prompt, generate_tokens, in_turn, split_first=split_first)
         measured.append(
             SpeedPair(
                 first="split" if split_first else "whole",
@@ -206,7 +206,7 @@ def measure_pairs(
 
 
 def _pair(
-    sides: tuple[Side, Side], prompt: common_pb2.Prompt, generate_tokens: int, *, split_first: bool
+    sides: tuple[Side, Side], prompt: common_pb2.Prompt, generate_tokens: int, decode_slice: int, *, split_first: bool
 ) -> tuple[Sample, Sample]:
     """The whole's sample and the split's."""
     with closing(sides[0](prompt, generate_tokens)) as whole_half, closing(sides[1](prompt, generate_tokens)) as split_half:
@@ -215,7 +215,7 @@ def _pair(
             half.prefill()
         left = generate_tokens - 1
         while left:
-            tokens = min(DECODE_SLICE, left)
+            tokens = min(decode_slice, left)
             for half in order:
                 half.decode(tokens)
             # Whole, split, split, whole, …: a drift in one direction befalls both alike.

@@ -252,9 +252,8 @@ class RatioEstimate(Record, frozen=True):
 
 
 class Speed(Record, frozen=True):
-    """Interleaved pairs of whole and split, after warm-up. The bootstrap is seeded by the run's nonce.
-
-    Inside a pair the two took turns of ``decode_slice_tokens`` tokens; 0: each decoded in one piece, one after the other.
+    """Interleaved pairs of whole and split, after warm-up, in the turns that the lock names. The bootstrap is seeded by the run's
+    nonce.
     """
 
     warmup: Count

@@ -133,6 +133,7 @@ def _speed(certification: Certification, lock: Lock) -> Iterator[str]:
         ("pairs", len(speed.pairs), locked.pairs),
         ("prompt tokens", speed.prompt_tokens, locked.prompt_tokens),
         ("generated tokens", speed.generate_tokens, locked.generate_tokens),
+        ("turns of tokens", speed.decode_slice_tokens, locked.decode_slice_tokens),
         ("confidence", speed.confidence, locked.confidence),
         ("resamples", speed.bootstrap_resamples, locked.bootstrap_resamples),
         ("minimum ratio of prefill", speed.min_ratio_prefill, locked.min_ratio_prefill),

@@ -35,7 +35,10 @@ class LockedParity(Record, frozen=True):
 
 
 class LockedSpeed(Record, frozen=True):
-    """Pairs of whole and split. The LOWER bound of each ratio's interval must be at or above its minimum."""
+    """Pairs of whole and split. The LOWER bound of each ratio's interval must be at or above its minimum.
+
+    Inside a pair the two take turns of ``decode_slice_tokens`` tokens; 0: each decodes in one piece, one after the other.
+    """
 
     warmup: Annotated[int, msgspec.Meta(ge=1, le=1000)]
     pairs: Annotated[int, msgspec.Meta(ge=5, le=1000)]
@@ -45,6 +48,7 @@ class LockedSpeed(Record, frozen=True):
     min_ratio_decode: Decimal
     confidence: Annotated[str, msgspec.Meta(pattern=r"^0\.[0-9]{1,6}$(?!\n)")]
     bootstrap_resamples: Annotated[int, msgspec.Meta(ge=1000, le=10_000)]
+    decode_slice_tokens: Annotated[int, msgspec.Meta(ge=0, le=1000)] = 0
 
 
 class LockFile(Record, frozen=True):

@@ -66,6 +66,7 @@ min_ratio_prefill = "{minimum}"
 min_ratio_decode = "0.01"
 confidence = "0.95"
 bootstrap_resamples = 1000
+decode_slice_tokens = 8
 """
 SHARED = ("manifests", "patches", "proto", "worker")
 SHARED_STATE = ("upstream", "workspace", "build", "models")

@@ -71,6 +71,7 @@ min_ratio_prefill = "0.80"
 min_ratio_decode = "0.80"
 confidence = "0.95"
 bootstrap_resamples = 1000
+decode_slice_tokens = 8
 """
 
 MODEL = ModelReference(id="tiny", set_sha256="4" * 64, architecture="llama", layers=30, vocabulary=100, residual_width=8)

@@ -8,10 +8,11 @@ from collections.abc import Callable, Generator
 import pytest
 from dgr.v1 import common_pb2, worker_pb2
 
-from dgrctl.certify.speed import DECODE_SLICE, Generation, Sample, measure_pairs, speed_prompt
+from dgrctl.certify.speed import Generation, Sample, measure_pairs, speed_prompt
 from dgrctl.errors import CertificationVoid, InputError
 
-TOKENS = 2 * DECODE_SLICE + 4
+SLICE = 8
+TOKENS = 2 * SLICE + 4
 
 
 class Side:
@@ -70,7 +71,7 @@ def test_pairs_keep_every_raw_sample_and_alternate_in_who_comes_first() -> None:
     log: list[str] = []
     told: list[int] = []
     sides = (Side("whole", log), Side("split", log))
-    pairs = measure_pairs(sides, (1, 2, 3), TOKENS, warmup=1, pairs=4, advance=lambda: told.append(len(log)))
+    pairs = measure_pairs(sides, (1, 2, 3), TOKENS, decode_slice=SLICE, warmup=1, pairs=4, advance=lambda: told.append(len(log)))
     assert [pair.first for pair in pairs] == ["split", "whole", "split", "whole"]
     assert [(pair.whole_prefill_us, pair.split_prefill_us) for pair in pairs] == [(1000 + n, 2000 + n) for n in (2, 3, 4, 5)]
     assert [(pair.whole_decode_us, pair.split_decode_us) for pair in pairs] == [
@@ -82,20 +83,26 @@ def test_pairs_keep_every_raw_sample_and_alternate_in_who_comes_first() -> None:
 
 def test_the_halves_of_a_pair_take_turns() -> None:
     log: list[str] = []
-    measure_pairs((Side("whole", log), Side("split", log)), (1, 2, 3), TOKENS, warmup=0, pairs=2)
+    measure_pairs((Side("whole", log), Side("split", log)), (1, 2, 3), TOKENS, decode_slice=SLICE, warmup=0, pairs=2)
     of_a_pair = len(log) // 2
     for first, second, pair in (("whole", "split", log[:of_a_pair]), ("split", "whole", log[of_a_pair:])):
         assert pair[:-2] == [
             f"{first} starts",
             f"{second} starts",
-            f"{first} {DECODE_SLICE}",
-            f"{second} {DECODE_SLICE}",
-            f"{second} {DECODE_SLICE}",
-            f"{first} {DECODE_SLICE}",
+            f"{first} {SLICE}",
+            f"{second} {SLICE}",
+            f"{second} {SLICE}",
+            f"{first} {SLICE}",
             f"{first} 3",
             f"{second} 3",
         ]
         assert sorted(pair[-2:]) == ["split ended", "whole ended"]
+
+
+def test_without_turns_each_half_decodes_in_one_piece() -> None:
+    log: list[str] = []
+    measure_pairs((Side("whole", log), Side("split", log)), (1, 2, 3), TOKENS, decode_slice=0, warmup=0, pairs=1)
+    assert log[:-2] == ["whole starts", "split starts", f"whole {TOKENS - 1}", f"split {TOKENS - 1}"]
 
 
 def test_both_halves_end_when_one_fails() -> None:
@@ -105,8 +112,8 @@ def test_both_halves_end_when_one_fails() -> None:
         del prompt, generate_tokens
         return Generation("the split", answers(2, None), lambda tokens: None, clock=seconds())
 
-    with pytest.raises(CertificationVoid, match=rf"the split ended after 2 of {DECODE_SLICE + 1} tokens"):
-        measure_pairs((Side("whole", log), failing), (1, 2, 3), TOKENS, warmup=0, pairs=1)
+    with pytest.raises(CertificationVoid, match=rf"the split ended after 2 of {SLICE + 1} tokens"):
+        measure_pairs((Side("whole", log), failing), (1, 2, 3), TOKENS, decode_slice=SLICE, warmup=0, pairs=1)
     assert log[-1] == "whole ended"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
+import msgspec
 import pytest
 from certifications import LOCK
 
@@ -46,6 +47,13 @@ def test_the_first_lock_is_what_it_was() -> None:
     assert (document.speed.pairs, document.speed.confidence, document.parity.decode_steps) == (15, "0.95", 64)
 
 
+def test_the_second_lock_says_how_the_first_is_measured_and_demands_the_same() -> None:
+    first, second = (load_lock(CHECKED_IN / f"cpu.smollm2-135m.v{version}.toml") for version in (1, 2))
+    assert (first.speed.decode_slice_tokens, second.speed.decode_slice_tokens) == (0, 8)
+    assert msgspec.structs.replace(second.speed, decode_slice_tokens=0) == first.speed
+    assert (second.parity, second.prompt_set) == (first.parity, first.prompt_set)
+
+
 @pytest.mark.parametrize(
     ("before", "after", "field"),
     [
@@ -66,6 +74,7 @@ def test_the_first_lock_is_what_it_was() -> None:
         ('["all", "last"]', '["all", "all"]', "parity.outputs"),
         ('["all", "last"]', '["some"]', "parity.outputs"),
         ("warmup = 1", "warmup = 0", "speed.warmup"),
+        ("decode_slice_tokens = 8", "decode_slice_tokens = -1", "speed.decode_slice_tokens"),
         ("pairs = 7", "pairs = 4", "speed.pairs"),
         ("pairs = 7", "pairs = 1000000", "speed.pairs"),
         ("generate_tokens = 8", "generate_tokens = 1", "speed.generate_tokens"),
