@@ -11,6 +11,21 @@ function(archive_of shared result)
   set(${result} "${archive}" PARENT_SCOPE)
 endfunction()
 
+# The same for linker flags: each -lNAME that has an archive becomes its path.
+function(archives_of flags result)
+  set(replaced "")
+  foreach(flag ${flags})
+    if(flag MATCHES "^-l(.+)$")
+      find_library(ARCHIVE_${CMAKE_MATCH_1} NAMES lib${CMAKE_MATCH_1}.a)
+      if(ARCHIVE_${CMAKE_MATCH_1})
+        set(flag "${ARCHIVE_${CMAKE_MATCH_1}}")
+      endif()
+    endif()
+    list(APPEND replaced "${flag}")
+  endforeach()
+  set(${result} "${replaced}" PARENT_SCOPE)
+endfunction()
+
 # Every library that was found so far.
 function(link_archives)
   get_property(targets DIRECTORY PROPERTY IMPORTED_TARGETS)
@@ -29,12 +44,12 @@ function(link_archives)
       endif()
     endforeach()
   endforeach()
-  # Debian's re2 is known by a flag alone.
-  find_library(RE2_ARCHIVE NAMES libre2.a)
-  if(RE2_ARCHIVE AND TARGET re2::re2)
+  # What pkg-config knows is named by flags: Debian's re2, and the Abseil that it brings where it is a newer one. Two copies of one
+  # library, an archive and a shared one, must not meet in a program.
+  if(TARGET re2::re2)
     get_target_property(links re2::re2 INTERFACE_LINK_LIBRARIES)
     if(links)
-      list(TRANSFORM links REPLACE "^-lre2$" "${RE2_ARCHIVE}")
+      archives_of("${links}" links)
       set_target_properties(re2::re2 PROPERTIES INTERFACE_LINK_LIBRARIES "${links}")
     endif()
   endif()
