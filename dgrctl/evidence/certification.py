@@ -252,8 +252,9 @@ class RatioEstimate(Record, frozen=True):
 
 
 class Speed(Record, frozen=True):
-    """Interleaved pairs of whole and split, after warm-up, in the turns that the lock names. The bootstrap is seeded by the run's
-    nonce.
+    """Interleaved pairs of whole and split, after warm-up, in turns of ``decode_slice_tokens`` (0: in one piece).
+
+    The bootstrap is seeded by the run's nonce.
     """
 
     warmup: Count

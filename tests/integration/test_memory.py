@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -14,6 +17,7 @@ from dgrctl.artifacts.gguf_header import read_header
 from dgrctl.layout import Layout
 from dgrctl.recipes.memory import ALLOWANCE, MIB, MemoryModel
 from dgrctl.recipes.placement import LayerRange, balanced
+from dgrctl.runtime.commands import worker_command
 from dgrctl.runtime.route import LocalRoute
 
 if TYPE_CHECKING:
@@ -69,6 +73,25 @@ def test_stages_take_what_is_predicted(
         # The prediction is no blank cheque: the weights that every row passes, and the state, are there.
         if layers.begin > 0:
             assert after.total >= footprint.weights + footprint.state
+
+
+def test_a_program_beside_its_model_keeps_its_own_pages(
+    tmp_path: Path, verified_build: BuildRecord, verified_model: LocalModel, recipe: Recipe
+) -> None:
+    """What is given back, or put out of reach, of the files in the model's folder is the model."""
+    program, model = tmp_path / "dgr-worker", tmp_path / verified_model.first_part.name
+    command = worker_command(verified_build, verified_model, recipe, LayerRange(6, 25), listen="127.0.0.1:0")
+    for file, copied in ((verified_build.worker, program), (verified_model.first_part, model)):
+        shutil.copy(file, copied)
+        command[command.index(str(file))] = str(copied)
+    command.remove("--supervised")
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        event = process.stdout.readline()
+        process.terminate()
+        _, log = process.communicate()
+    assert '"event":"ready"' in event, log
+    assert process.returncode == 0, log
 
 
 def compute(route: LocalRoute, settings: Recipe) -> None:

@@ -76,12 +76,13 @@ std::vector<Mapping> MappedFiles() {
   return found;
 }
 
-// Those under `model`'s folder that nobody can have written to: the file holds the same bytes.
+// Those under `model`'s folder that llama.cpp mapped: shared and to be read, as no program or library is.
 std::vector<Mapping> MappedWeights(const std::string& model) {
-  std::error_code ignored;
-  const std::string folder = std::filesystem::canonical(model, ignored).parent_path().string() + "/";
+  std::error_code gone;
+  const std::string folder = std::filesystem::canonical(model, gone).parent_path().string() + "/";
+  if (gone) return {};
   std::vector<Mapping> found = MappedFiles();
-  std::erase_if(found, [&](const Mapping& mapped) { return !mapped.file.starts_with(folder) || mapped.access[1] == 'w'; });
+  std::erase_if(found, [&](const Mapping& mapped) { return !mapped.file.starts_with(folder) || mapped.access != "r--s"; });
   return found;
 }
 
