@@ -18,7 +18,7 @@ from bench.hops import CONFIDENCE, RESAMPLES, Microseconds, between_engines, ste
 from dgrctl.certify.environment import capture
 from dgrctl.certify.parity_set import tokenize
 from dgrctl.certify.prompts import load_prompt_set
-from dgrctl.certify.speed import measure_pairs, speed_prompt, split, whole, whole_threads
+from dgrctl.certify.speed import Side, measure_pairs, speed_prompt, split, whole, whole_threads
 from dgrctl.errors import DgrError
 from dgrctl.evidence.certification import RatioEstimate, Reading, SpeedPair
 from dgrctl.evidence.ratios import estimate
@@ -56,6 +56,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     recipes: tuple[str, str]
     prompt_tokens: int
     generate_tokens: int
+    decode_slice_tokens: int
     warmup: int
     before: Reading
     after: Reading
@@ -73,10 +74,11 @@ def main() -> int:
             before = capture()
             measured = [_measure(layout, two, three, threads, arguments) for threads in arguments.threads]
         report = Report(
-            schema=1,
+            schema=2,
             recipes=(two.recipe.name, three.recipe.name),
             prompt_tokens=arguments.prompt_tokens,
             generate_tokens=arguments.generate_tokens,
+            decode_slice_tokens=arguments.decode_slice_tokens,
             warmup=arguments.warmup,
             before=before,
             after=capture(),
@@ -104,6 +106,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--warmup", type=int, default=1, help="pairs that run first and are not counted")
     parser.add_argument("--prompt-tokens", type=int, default=256)
     parser.add_argument("--generate-tokens", type=int, default=64)
+    parser.add_argument("--decode-slice-tokens", type=int, default=8, help="that one side decodes before it is the other's turn")
     return parser.parse_args()
 
 
@@ -127,10 +130,21 @@ def _measure(layout: Layout, two: Prepared, three: Prepared, threads: int, argum
 
         prompts = load_prompt_set(layout.certs / "prompts" / f"{PROMPT_SET}.toml")
         prompt = speed_prompt(tokenize(reference, prompts).values(), arguments.prompt_tokens)
-        counts = {"warmup": arguments.warmup, "pairs": arguments.pairs}
-        pairs = measure_pairs((whole(reference), split(short)), prompt, steps + 1, advance=advance, **counts)
         hop_prompt = prompt[:HOP_PROMPT_TOKENS]
-        hops = measure_pairs((split(short), split(longer)), hop_prompt, steps + 1, advance=advance, **counts)
+
+        def measure(one: Side, other: Side, tokens: tuple[int, ...]) -> tuple[SpeedPair, ...]:
+            return measure_pairs(
+                (one, other),
+                tokens,
+                steps + 1,
+                decode_slice=arguments.decode_slice_tokens,
+                warmup=arguments.warmup,
+                pairs=arguments.pairs,
+                advance=advance,
+            )
+
+        pairs = measure(whole(reference), split(short), prompt)
+        hops = measure(split(short), split(longer), hop_prompt)
     with _route(layout, two, allow_probes=True) as probed:
         waits = between_engines(probed, common_pb2.Prompt(tokens=common_pb2.TokenIds(ids=hop_prompt)), steps)
     return Threads(
