@@ -1,6 +1,7 @@
 """Fixtures for everything that needs what `make certify` makes: the built programs, the pulled model, routes of real workers.
 
-A test that asks for one of them fails, with the command that makes it, where it is missing. tests/unit asks for none of them.
+A test that asks for one of them fails, with the command that makes it, where it is missing. tests/unit asks for none of them, but
+for small models that are made on the spot.
 """
 
 from __future__ import annotations
@@ -12,21 +13,21 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 import pytest
+from fixture_models import FixtureModels
 
 import dgrctl.wire  # puts the generated contract on the path as dgr.v1
+from dgrctl.artifacts import provision
+from dgrctl.artifacts.local import LocalModel
 from dgrctl.errors import DgrError
+from dgrctl.lanes import build
+from dgrctl.lanes.record import BuildRecord
 from dgrctl.layout import Layout
-
-if TYPE_CHECKING:
-    from fixture_models import FixtureModels
-
-    from dgrctl.artifacts.local import LocalModel
-    from dgrctl.lanes.record import BuildRecord
-    from dgrctl.recipes.recipe import Recipe
-    from dgrctl.runtime.route import LocalRoute
+from dgrctl.recipes.placement import resolve
+from dgrctl.recipes.recipe import Recipe, find_recipe, load_recipe
+from dgrctl.runtime.route import LocalRoute
 
 MODEL = "smollm2-135m-instruct-q4_1"
 GEMMA = "gemma-3-270m-q4_k_m"
@@ -55,10 +56,8 @@ def layout() -> Layout:
 @pytest.fixture(scope="session")
 def verified_build(layout: Layout) -> BuildRecord:
     """The CPU lane's programs, as recorded and unchanged."""
-    from dgrctl.lanes.build import verified_build  # noqa: PLC0415 - tests/unit collects without it
-
     try:
-        return verified_build(layout, "cpu")
+        return build.verified_build(layout, "cpu")
     except DgrError as error:
         _missing(error)
 
@@ -66,10 +65,8 @@ def verified_build(layout: Layout) -> BuildRecord:
 @pytest.fixture(scope="session")
 def verified_model(layout: Layout) -> LocalModel:
     """SmolLM2-135M, hashed."""
-    from dgrctl.artifacts.provision import verified_model  # noqa: PLC0415 - as above
-
     try:
-        return verified_model(layout, MODEL)
+        return provision.verified_model(layout, MODEL)
     except DgrError as error:
         _missing(error)
 
@@ -77,10 +74,8 @@ def verified_model(layout: Layout) -> LocalModel:
 @pytest.fixture(scope="session")
 def gemma_model(layout: Layout) -> LocalModel:
     """Gemma 3 270M, hashed."""
-    from dgrctl.artifacts.provision import verified_model  # noqa: PLC0415 - as above
-
     try:
-        return verified_model(layout, GEMMA)
+        return provision.verified_model(layout, GEMMA)
     except DgrError as error:
         _missing(error)
 
@@ -88,24 +83,18 @@ def gemma_model(layout: Layout) -> LocalModel:
 @pytest.fixture(scope="session")
 def fixture_models(layout: Layout, tmp_path_factory: pytest.TempPathFactory) -> FixtureModels:
     """Makes small random models with the structure of large ones, each once per test session."""
-    from fixture_models import FixtureModels  # noqa: PLC0415 - as above
-
     return FixtureModels(layout, tmp_path_factory.mktemp("fixtures"))
 
 
 @pytest.fixture(scope="session")
 def recipe(layout: Layout) -> Recipe:
     """The 2-stage recipe that is certified."""
-    from dgrctl.recipes.recipe import find_recipe, load_recipe  # noqa: PLC0415 - as above
-
     return load_recipe(find_recipe(layout, TWO_STAGES))
 
 
 @pytest.fixture(scope="session")
 def three_stage_recipe(layout: Layout) -> Recipe:
     """The 3-stage recipe."""
-    from dgrctl.recipes.recipe import find_recipe, load_recipe  # noqa: PLC0415 - as above
-
     return load_recipe(find_recipe(layout, THREE_STAGES))
 
 
@@ -114,8 +103,6 @@ def open_route(
     layout: Layout, verified_build: BuildRecord, verified_model: LocalModel
 ) -> Callable[..., contextlib.AbstractContextManager[LocalRoute]]:
     """Makes a route of real workers for a recipe; keywords are LocalRoute's. Enter it to start them."""
-    from dgrctl.recipes.placement import resolve  # noqa: PLC0415 - as above
-    from dgrctl.runtime.route import LocalRoute  # noqa: PLC0415 - as above
 
     def make(recipe: Recipe, **options: object) -> LocalRoute:
         ranges = resolve(recipe, verified_model)

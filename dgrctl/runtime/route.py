@@ -6,6 +6,7 @@ somebody else started.
 
 from __future__ import annotations
 
+import abc
 import contextlib
 import secrets
 import threading
@@ -42,7 +43,7 @@ def new_session() -> common_pb2.SessionKey:
     return common_pb2.SessionKey(route_session_id=secrets.token_hex(16), route_epoch=1)
 
 
-class Route:
+class Route(abc.ABC):
     """Stages that were checked to fit together; a context manager.
 
     Attributes:
@@ -119,8 +120,9 @@ class Route:
         except DgrError as error:
             raise self.explain(error) from error
 
+    @abc.abstractmethod
     def _open(self, stack: contextlib.ExitStack) -> None:
-        raise NotImplementedError
+        """Fills ``stages`` and ``clients``; what is to be closed again goes onto the stack."""
 
     def _connect(self, stack: contextlib.ExitStack, addresses: Sequence[tuple[str, str]]) -> None:
         """Describes every worker and checks the chain; ``addresses``: title and host:port of each."""

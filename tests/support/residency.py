@@ -10,26 +10,19 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Residency:
-    """Resident bytes of one process.
+    """Bytes of one process.
 
     Attributes:
-        weights: Pages of the model's files.
-        reach: What is mapped of those files and can be read, resident or not.
-        own: Pages that only this process has: heap, stacks, state, compute buffers, repacked weights.
-        program: Pages of the program and of the system's libraries; processes on one machine share them.
-        peak: The most that all of these together ever were (VmHWM).
+        total: All that is resident (VmRSS).
+        program: Of that, pages of the program and of the system's libraries; processes on one machine share them.
+        peak: The most that was ever resident (VmHWM).
+        reach: What is mapped of the model's files and can be read, resident or not.
     """
 
-    weights: int
-    reach: int
-    own: int
+    total: int
     program: int
     peak: int
-
-    @property
-    def total(self) -> int:
-        """All that is resident (VmRSS)."""
-        return self.weights + self.own + self.program
+    reach: int
 
 
 def residency(pid: int, model_files: Sequence[Path]) -> Residency:
@@ -46,8 +39,10 @@ def residency(pid: int, model_files: Sequence[Path]) -> Residency:
         elif words[0] == "Size:" and access.startswith("r"):
             readable[mapped] += int(words[1]) * 1024
     files = {str(path.resolve()) for path in model_files}
-    weights = sum(size for path, size in resident.items() if path in files)
-    program = sum(size for path, size in resident.items() if path.startswith("/") and path not in files)
     status = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
-    reach = sum(size for path, size in readable.items() if path in files)
-    return Residency(weights, reach, resident.total() - weights - program, program, int(status["VmHWM"].split()[0]) * 1024)
+    return Residency(
+        total=resident.total(),
+        program=sum(size for path, size in resident.items() if path.startswith("/") and path not in files),
+        peak=int(status["VmHWM"].split()[0]) * 1024,
+        reach=sum(size for path, size in readable.items() if path in files),
+    )
