@@ -25,7 +25,7 @@ from dgrctl.evidence.ratios import estimate
 from dgrctl.files import write_atomic
 from dgrctl.layout import Layout
 from dgrctl.recipes.placement import LayerRange
-from dgrctl.report.console import note, progress, show_error
+from dgrctl.console import note, progress, show_error
 from dgrctl.report.table import print_table
 from dgrctl.runtime.prepare import Prepared, prepare
 from dgrctl.runtime.reference import LocalReference

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from dgrctl.errors import DgrError, FetchError, IntegrityError, StorageError, ToolchainError
 from dgrctl.files import sha256_file, storage_errors
-from dgrctl.report.console import progress
+from dgrctl.console import progress
 
 _WATCH_SECONDS = 0.2
 _LOG_LINES = 12

@@ -14,7 +14,7 @@ from dgrctl.artifacts.storage import refuse_home
 from dgrctl.errors import InputError
 from dgrctl.files import sha256_file, storage_errors
 from dgrctl.layout import Layout
-from dgrctl.report.console import progress
+from dgrctl.console import progress
 
 
 @dataclass(frozen=True)

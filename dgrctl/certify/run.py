@@ -30,7 +30,7 @@ from dgrctl.evidence.keys import signing_key
 from dgrctl.evidence.ledger import Ledger, new_nonce
 from dgrctl.evidence.ledger_records import Aborted
 from dgrctl.layout import Layout
-from dgrctl.report.console import progress
+from dgrctl.console import progress
 from dgrctl.runtime.reference import LocalReference
 from dgrctl.runtime.route import LocalRoute
 from dgrctl.statelock import state_lock

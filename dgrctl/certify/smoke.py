@@ -21,7 +21,7 @@ from dgrctl.files import storage_errors
 from dgrctl.lanes.build import build
 from dgrctl.layout import Layout
 from dgrctl.recipes.recipe import find_recipe, load_recipe
-from dgrctl.report.console import progress
+from dgrctl.console import progress
 from dgrctl.runtime.prepare import Prepared, prepare
 from dgrctl.runtime.reference import LocalReference
 from dgrctl.runtime.route import LocalRoute

@@ -7,7 +7,7 @@ from rich.table import Table
 
 from dgrctl.certify.run import Result
 from dgrctl.evidence.certification import Parity, RatioEstimate, Speed
-from dgrctl.report.console import stderr
+from dgrctl.console import stderr
 
 
 def as_dict(result: Result) -> dict[str, object]:

@@ -11,7 +11,7 @@ import msgspec
 from dgrctl.errors import CertificationFailed
 from dgrctl.layout import Layout
 from dgrctl.recipes.architectures import SPLITTABLE, Architecture, load_roster, roster_path
-from dgrctl.report.console import emit_json, note
+from dgrctl.console import emit_json, note
 from dgrctl.report.table import print_table
 
 

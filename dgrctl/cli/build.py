@@ -10,7 +10,7 @@ from dgrctl.lanes.build import BuildResult, build
 from dgrctl.lanes.device import LANES
 from dgrctl.lanes.plan import ROLES
 from dgrctl.layout import Layout
-from dgrctl.report.console import emit_json, note
+from dgrctl.console import emit_json, note
 
 
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -6,7 +6,7 @@ import argparse
 
 from dgrctl.errors import CertificationFailed
 from dgrctl.layout import Layout
-from dgrctl.report.console import emit_json
+from dgrctl.console import emit_json
 
 
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

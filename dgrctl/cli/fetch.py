@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from dgrctl.layout import Layout
-from dgrctl.report.console import emit_json, note
+from dgrctl.console import emit_json, note
 from dgrctl.upstream.fetch import fetch
 
 

@@ -14,7 +14,7 @@ from dgrctl import __version__
 from dgrctl.errors import DgrError, StorageError
 from dgrctl.files import storage_errors
 from dgrctl.layout import Layout
-from dgrctl.report.console import emit_json, note, show_error
+from dgrctl.console import emit_json, note, show_error
 from dgrctl.termination import orderly_termination
 
 # In the order a release engineer meets them.

@@ -11,7 +11,7 @@ from dgrctl.artifacts.provision import provision, statuses, verified_model
 from dgrctl.artifacts.synth.deepseek4 import WEIGHTS, DeepSeek4, default_embedding
 from dgrctl.artifacts.synth.make import synthesise
 from dgrctl.layout import Layout
-from dgrctl.report.console import emit_json, note
+from dgrctl.console import emit_json, note
 from dgrctl.report.table import print_table
 
 

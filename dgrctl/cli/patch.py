@@ -10,7 +10,7 @@ import msgspec
 
 from dgrctl.errors import PatchError, UsageError
 from dgrctl.layout import Layout
-from dgrctl.report.console import emit_json, note
+from dgrctl.console import emit_json, note
 from dgrctl.report.patch_text import (
     BUMP_HEADINGS,
     bisect_notes,

@@ -9,7 +9,7 @@ from dgrctl.recipes.check import Resolved, resolved
 from dgrctl.recipes.place import place_model
 from dgrctl.recipes.placement import PlacedStage
 from dgrctl.recipes.recipe import find_recipe
-from dgrctl.report.console import emit_json, note
+from dgrctl.console import emit_json, note
 from dgrctl.report.table import print_table
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from dgrctl.errors import UsageError
 from dgrctl.files import storage_errors
 from dgrctl.layout import Layout
-from dgrctl.report.console import emit_json, note, progress
+from dgrctl.console import emit_json, note, progress
 from dgrctl.runtime.address import parse_route
 from dgrctl.runtime.answer import collect
 from dgrctl.runtime.prepare import prepare

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from dgrctl.layout import Layout
-from dgrctl.report.console import emit_json, note
+from dgrctl.console import emit_json, note
 from dgrctl.runtime.byhand import Started, serve_by_hand
 
 

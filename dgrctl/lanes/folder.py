@@ -27,7 +27,7 @@ from dgrctl.lanes.record import Binary, CompilerRecord
 from dgrctl.lanes.tool import Tool, build_environment
 from dgrctl.lanes.toolchain import Toolchain
 from dgrctl.layout import Layout
-from dgrctl.report.console import note
+from dgrctl.console import note
 
 # Written last when a folder was configured in full; says for what, and under which path: a copied checkout must not go on with
 # build files that name the old one's sources.

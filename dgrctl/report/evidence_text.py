@@ -12,7 +12,7 @@ from dgrctl.evidence.matrix import PREDICATE_TYPE as MATRIX
 from dgrctl.evidence.matrix import Matrix
 from dgrctl.evidence.parsing import convert
 from dgrctl.evidence.verify import read_predicate
-from dgrctl.report.console import note, show_error
+from dgrctl.console import note, show_error
 from dgrctl.report.matrix_table import print_matrix
 from dgrctl.report.table import print_table
 

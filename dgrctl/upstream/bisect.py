@@ -7,7 +7,7 @@ from pathlib import Path
 
 from dgrctl.errors import InputError, PatchError
 from dgrctl.layout import Layout
-from dgrctl.report.console import progress
+from dgrctl.console import progress
 from dgrctl.statelock import state_lock
 from dgrctl.upstream import fetch, stack
 from dgrctl.upstream.attempt import Step

@@ -15,7 +15,7 @@ from pathlib import Path
 from dgrctl.errors import DgrError, FetchError, IntegrityError, StorageError, UsageError
 from dgrctl.files import storage_errors
 from dgrctl.layout import Layout
-from dgrctl.report.console import note, progress
+from dgrctl.console import note, progress
 from dgrctl.statelock import state_lock
 from dgrctl.upstream.git import Repository
 from dgrctl.upstream.manifest import Transport, UpstreamManifest, load_manifest, transport_name

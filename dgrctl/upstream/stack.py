@@ -13,7 +13,7 @@ from typing import NoReturn
 
 from dgrctl.errors import IntegrityError, PatchError
 from dgrctl.layout import Layout
-from dgrctl.report.console import progress
+from dgrctl.console import progress
 from dgrctl.statelock import state_lock
 from dgrctl.upstream import fetch
 from dgrctl.upstream.commits import Tip, commit_patches, read_commits

@@ -17,7 +17,7 @@ import msgspec
 from dgrctl.errors import FetchError, InputError, UsageError
 from dgrctl.files import sha256_file, storage_errors
 from dgrctl.layout import Layout
-from dgrctl.report.console import progress
+from dgrctl.console import progress
 from dgrctl.upstream.git import Repository, run_git
 from dgrctl.upstream.manifest import GitTransport, ObjectId, SdistTransport, UpstreamManifest, transport_name
 from dgrctl.upstream.sdist import download_sdist, extract_git_directory

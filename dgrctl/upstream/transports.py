@@ -11,7 +11,7 @@ from pathlib import Path
 from dgrctl.errors import DgrError, FetchError
 from dgrctl.files import storage_errors
 from dgrctl.layout import Layout
-from dgrctl.report.console import progress
+from dgrctl.console import progress
 from dgrctl.upstream.git import Repository, run_git
 from dgrctl.upstream.manifest import GitTransport, SdistTransport, Transport, UpstreamManifest
 from dgrctl.upstream.sdist import download_sdist, extract_git_directory

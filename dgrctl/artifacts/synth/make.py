@@ -24,7 +24,7 @@ from dgrctl.artifacts.synth.writer import PlannedTensor, write_set
 from dgrctl.errors import InputError, IntegrityError, StorageError
 from dgrctl.files import sha256_file, storage_errors, sync_folder, write_atomic
 from dgrctl.layout import Layout
-from dgrctl.report.console import progress
+from dgrctl.console import progress
 from dgrctl.statelock import file_lock
 
 _HEADER_ALLOWANCE = 1024 * 1024  # bytes for headers, padding and the manifest

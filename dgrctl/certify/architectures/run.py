@@ -16,7 +16,7 @@ from dgrctl.lanes.record import BuildRecord
 from dgrctl.layout import Layout
 from dgrctl.recipes.architectures import Architecture, Roster, load_roster, save_roster
 from dgrctl.report.architectures_page import architectures_page
-from dgrctl.report.console import note, progress
+from dgrctl.console import note, progress
 
 LANE = "cpu"
 # With more layers, and as upstream has it; see worker/cmake/upstream_archs.cmake.
