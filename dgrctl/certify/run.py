@@ -23,6 +23,7 @@ from dgrctl.certify.predicate import Measured, certification, intent_of
 from dgrctl.certify.prompts import require_crossing
 from dgrctl.certify.speed import measure_pairs, speed_prompt, split, whole, whole_threads
 from dgrctl.certify.subject import Subject, find_subject
+from dgrctl.console import progress
 from dgrctl.errors import AdmissionError, CertificationVoid, DgrError, StageError
 from dgrctl.evidence.certification import Certification, SpeedPair
 from dgrctl.evidence.issue import write_certification
@@ -30,7 +31,6 @@ from dgrctl.evidence.keys import signing_key
 from dgrctl.evidence.ledger import Ledger, new_nonce
 from dgrctl.evidence.ledger_records import Aborted
 from dgrctl.layout import Layout
-from dgrctl.console import progress
 from dgrctl.runtime.reference import LocalReference
 from dgrctl.runtime.route import LocalRoute
 from dgrctl.statelock import state_lock

@@ -17,11 +17,11 @@ from dgrctl.certify.parity import PromptParity
 from dgrctl.certify.parity_set import ReferenceOracle, compare_set, plans, tokenize
 from dgrctl.certify.plan import OutputMode
 from dgrctl.certify.prompts import Prompt, PromptSet, require_crossing
+from dgrctl.console import progress
 from dgrctl.files import storage_errors
 from dgrctl.lanes.build import build
 from dgrctl.layout import Layout
 from dgrctl.recipes.recipe import find_recipe, load_recipe
-from dgrctl.console import progress
 from dgrctl.runtime.prepare import Prepared, prepare
 from dgrctl.runtime.reference import LocalReference
 from dgrctl.runtime.route import LocalRoute

@@ -6,8 +6,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from dgrctl.certify.run import Result
-from dgrctl.evidence.certification import Parity, RatioEstimate, Speed
 from dgrctl.console import stderr
+from dgrctl.evidence.certification import Parity, RatioEstimate, Speed
 
 
 def as_dict(result: Result) -> dict[str, object]:

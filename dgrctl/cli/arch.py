@@ -8,10 +8,10 @@ from collections.abc import Sequence
 
 import msgspec
 
+from dgrctl.console import emit_json, note
 from dgrctl.errors import CertificationFailed
 from dgrctl.layout import Layout
 from dgrctl.recipes.architectures import SPLITTABLE, Architecture, load_roster, roster_path
-from dgrctl.console import emit_json, note
 from dgrctl.report.table import print_table
 
 

@@ -6,11 +6,11 @@ import argparse
 
 import msgspec
 
+from dgrctl.console import emit_json, note
 from dgrctl.lanes.build import BuildResult, build
 from dgrctl.lanes.device import LANES
 from dgrctl.lanes.plan import ROLES
 from dgrctl.layout import Layout
-from dgrctl.console import emit_json, note
 
 
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 
+from dgrctl.console import emit_json
 from dgrctl.errors import CertificationFailed
 from dgrctl.layout import Layout
-from dgrctl.console import emit_json
 
 
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import msgspec
 
+from dgrctl.console import emit_json, note
 from dgrctl.errors import EvidenceError
 from dgrctl.evidence.inspection import show_file, verify_files
 from dgrctl.evidence.ledger import Ledger
 from dgrctl.evidence.public_keys import load_public_key
 from dgrctl.layout import Layout
-from dgrctl.console import emit_json, note
 from dgrctl.report.evidence_text import print_ledger, print_result, print_shown
 
 

@@ -6,8 +6,8 @@ import argparse
 from dataclasses import asdict
 from pathlib import Path
 
-from dgrctl.layout import Layout
 from dgrctl.console import emit_json, note
+from dgrctl.layout import Layout
 from dgrctl.upstream.fetch import fetch
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 
+from dgrctl.console import emit_json, note
 from dgrctl.evidence.keys import KEY_VARIABLE, init_local_key, load_key, local_key_path, signing_key_path
 from dgrctl.evidence.trust import LOCAL_DEVELOPMENT_KEY
 from dgrctl.layout import Layout
-from dgrctl.console import emit_json, note
 
 
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dgrctl import __version__
+from dgrctl.console import emit_json, note, show_error
 from dgrctl.errors import DgrError, StorageError
 from dgrctl.files import storage_errors
 from dgrctl.layout import Layout
-from dgrctl.console import emit_json, note, show_error
 from dgrctl.termination import orderly_termination
 
 # In the order a release engineer meets them.

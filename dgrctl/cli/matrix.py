@@ -7,13 +7,13 @@ from datetime import UTC, datetime
 
 import msgspec
 
+from dgrctl.console import emit_json, note
 from dgrctl.evidence.keys import signing_key
 from dgrctl.evidence.machine import lane_states
 from dgrctl.evidence.matrix import lane_matrix
 from dgrctl.evidence.matrix_file import gather_inputs, write_matrix
 from dgrctl.evidence.trust import local_trust
 from dgrctl.layout import Layout
-from dgrctl.console import emit_json, note
 from dgrctl.report.matrix_table import print_matrix
 
 

@@ -10,8 +10,8 @@ from dgrctl.artifacts.manifest import ModelManifest
 from dgrctl.artifacts.provision import provision, statuses, verified_model
 from dgrctl.artifacts.synth.deepseek4 import WEIGHTS, DeepSeek4, default_embedding
 from dgrctl.artifacts.synth.make import synthesise
-from dgrctl.layout import Layout
 from dgrctl.console import emit_json, note
+from dgrctl.layout import Layout
 from dgrctl.report.table import print_table
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import msgspec
 
+from dgrctl.console import emit_json, note
 from dgrctl.errors import PatchError, UsageError
 from dgrctl.layout import Layout
-from dgrctl.console import emit_json, note
 from dgrctl.report.patch_text import (
     BUMP_HEADINGS,
     bisect_notes,

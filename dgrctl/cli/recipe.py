@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 
+from dgrctl.console import emit_json, note
 from dgrctl.layout import Layout
 from dgrctl.recipes.check import Resolved, resolved
 from dgrctl.recipes.place import place_model
 from dgrctl.recipes.placement import PlacedStage
 from dgrctl.recipes.recipe import find_recipe
-from dgrctl.console import emit_json, note
 from dgrctl.report.table import print_table
 
 

@@ -7,10 +7,10 @@ import contextlib
 import sys
 from pathlib import Path
 
+from dgrctl.console import emit_json, note, progress
 from dgrctl.errors import UsageError
 from dgrctl.files import storage_errors
 from dgrctl.layout import Layout
-from dgrctl.console import emit_json, note, progress
 from dgrctl.runtime.address import parse_route
 from dgrctl.runtime.answer import collect
 from dgrctl.runtime.prepare import prepare

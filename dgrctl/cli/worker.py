@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from dgrctl.layout import Layout
 from dgrctl.console import emit_json, note
+from dgrctl.layout import Layout
 from dgrctl.runtime.byhand import Started, serve_by_hand
 
 

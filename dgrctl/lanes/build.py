@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+from dgrctl.console import note
 from dgrctl.errors import BuildError, InputError, IntegrityError, ToolchainError, UsageError
 from dgrctl.files import sha256_file
 from dgrctl.lanes import cpu
@@ -21,7 +22,6 @@ from dgrctl.lanes.processor import Processor, read_processor
 from dgrctl.lanes.record import WORKER, Binary, BuildRecord, Trees, load_record, record_path, save_record
 from dgrctl.lanes.toolchain import find_toolchain
 from dgrctl.layout import Layout
-from dgrctl.console import note
 from dgrctl.statelock import state_lock
 from dgrctl.upstream.fetch import LOCK as UPSTREAM_LOCK
 from dgrctl.upstream.fetch import verify_pristine

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from dgrctl.console import note
 from dgrctl.errors import BuildError
 from dgrctl.files import sha256_file, storage_errors, sync_folder, write_atomic
 from dgrctl.lanes import cpu
@@ -27,7 +28,6 @@ from dgrctl.lanes.record import Binary, CompilerRecord
 from dgrctl.lanes.tool import Tool, build_environment
 from dgrctl.lanes.toolchain import Toolchain
 from dgrctl.layout import Layout
-from dgrctl.console import note
 
 # Written last when a folder was configured in full; says for what, and under which path: a copied checkout must not go on with
 # build files that name the old one's sources.

@@ -7,9 +7,9 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from dgrctl.console import progress
 from dgrctl.errors import BuildError
 from dgrctl.lanes.tool import Tool
-from dgrctl.console import progress
 
 # As NINJA_STATUS in the tool's environment has it: finished and total edges.
 _STATUS = re.compile(r"^\[(\d+)/(\d+)\] ")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dgrctl.console import note, show_error
 from dgrctl.errors import EvidenceError
 from dgrctl.evidence.certification import PREDICATE_TYPE as CERTIFICATION
 from dgrctl.evidence.certification import Certification
@@ -12,7 +13,6 @@ from dgrctl.evidence.matrix import PREDICATE_TYPE as MATRIX
 from dgrctl.evidence.matrix import Matrix
 from dgrctl.evidence.parsing import convert
 from dgrctl.evidence.verify import read_predicate
-from dgrctl.console import note, show_error
 from dgrctl.report.matrix_table import print_matrix
 from dgrctl.report.table import print_table
 

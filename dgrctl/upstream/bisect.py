@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from dgrctl.console import progress
 from dgrctl.errors import InputError, PatchError
 from dgrctl.layout import Layout
-from dgrctl.console import progress
 from dgrctl.statelock import state_lock
 from dgrctl.upstream import fetch, stack
 from dgrctl.upstream.attempt import Step

@@ -12,10 +12,10 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from dgrctl.console import note, progress
 from dgrctl.errors import DgrError, FetchError, IntegrityError, StorageError, UsageError
 from dgrctl.files import storage_errors
 from dgrctl.layout import Layout
-from dgrctl.console import note, progress
 from dgrctl.statelock import state_lock
 from dgrctl.upstream.git import Repository
 from dgrctl.upstream.manifest import Transport, UpstreamManifest, load_manifest, transport_name

@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import NoReturn
 
+from dgrctl.console import progress
 from dgrctl.errors import IntegrityError, PatchError
 from dgrctl.layout import Layout
-from dgrctl.console import progress
 from dgrctl.statelock import state_lock
 from dgrctl.upstream import fetch
 from dgrctl.upstream.commits import Tip, commit_patches, read_commits

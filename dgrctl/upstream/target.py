@@ -14,10 +14,10 @@ from typing import NamedTuple
 
 import msgspec
 
+from dgrctl.console import progress
 from dgrctl.errors import FetchError, InputError, UsageError
 from dgrctl.files import sha256_file, storage_errors
 from dgrctl.layout import Layout
-from dgrctl.console import progress
 from dgrctl.upstream.git import Repository, run_git
 from dgrctl.upstream.manifest import GitTransport, ObjectId, SdistTransport, UpstreamManifest, transport_name
 from dgrctl.upstream.sdist import download_sdist, extract_git_directory

@@ -8,10 +8,10 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
+from dgrctl.console import progress
 from dgrctl.errors import DgrError, FetchError
 from dgrctl.files import storage_errors
 from dgrctl.layout import Layout
-from dgrctl.console import progress
 from dgrctl.upstream.git import Repository, run_git
 from dgrctl.upstream.manifest import GitTransport, SdistTransport, Transport, UpstreamManifest
 from dgrctl.upstream.sdist import download_sdist, extract_git_directory

@@ -21,10 +21,10 @@ from dgrctl.artifacts.provision import Storage
 from dgrctl.artifacts.storage import model_folder, refuse_home, require_space, storage_root
 from dgrctl.artifacts.synth.deepseek4 import GENERATOR, DeepSeek4
 from dgrctl.artifacts.synth.writer import PlannedTensor, write_set
+from dgrctl.console import progress
 from dgrctl.errors import InputError, IntegrityError, StorageError
 from dgrctl.files import sha256_file, storage_errors, sync_folder, write_atomic
 from dgrctl.layout import Layout
-from dgrctl.console import progress
 from dgrctl.statelock import file_lock
 
 _HEADER_ALLOWANCE = 1024 * 1024  # bytes for headers, padding and the manifest

@@ -9,6 +9,7 @@ from pathlib import Path
 from dgrctl.certify.architectures.classify import ModelOutcome, classify
 from dgrctl.certify.architectures.lattice import check_model
 from dgrctl.certify.architectures.synthesis import SEED, architecture_names, synthesise
+from dgrctl.console import note, progress
 from dgrctl.errors import CertificationFailed, DgrError, InputError
 from dgrctl.files import write_atomic
 from dgrctl.lanes.build import build_extra, verified_build
@@ -16,7 +17,6 @@ from dgrctl.lanes.record import BuildRecord
 from dgrctl.layout import Layout
 from dgrctl.recipes.architectures import Architecture, Roster, load_roster, save_roster
 from dgrctl.report.architectures_page import architectures_page
-from dgrctl.console import note, progress
 
 LANE = "cpu"
 # With more layers, and as upstream has it; see worker/cmake/upstream_archs.cmake.
