@@ -1,7 +1,8 @@
-# Upstream's tests/test-llama-archs.cpp in two forms: test-llama-archs, as it stands but for the number of threads (four that spin
-# at every barrier are endless on fewer processors), and dgr-synth, a generator of small models with more layers than upstream
-# gives most of them, so that a route has stages between head and tail. Neither is built unless asked for. Of upstream's common
-# library only what the test needs is linked.
+# Upstream's tests/test-llama-archs.cpp in two forms. test-llama-archs has two changes: one thread instead of four, because four
+# that spin at every barrier take for ever on fewer processors; and it ends only when its log is written, because upstream logs
+# from a thread that nobody waits for, and on a busy machine the last lines are lost. dgr-synth is the same program as a generator
+# of small models: it gives them more layers than upstream gives most of them, so that a route has stages between head and tail.
+# Neither is built unless somebody asks for it. Of upstream's common library only what the test needs is linked.
 set(archs_source ${DGR_LLAMA_SOURCE}/tests/test-llama-archs.cpp)
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${archs_source})
 
@@ -20,6 +21,14 @@ file(READ ${archs_source} text)
 replace_once("ctx_params.n_threads = 4" "ctx_params.n_threads = 1")
 replace_once("ctx_params.n_threads_batch = 4" "ctx_params.n_threads_batch = 1")
 string(REPLACE "\"../src/" "\"" text "${text}")
+replace_once("int main(int argc, char ** argv) {" "static int upstream_main(int argc, char ** argv) {")
+string(APPEND text "
+int main(int argc, char ** argv) {
+    const int code = upstream_main(argc, argv);
+    common_log_pause(common_log_main());  // writes what is queued and joins the thread
+    return code;
+}
+")
 file(GENERATE OUTPUT ${CMAKE_BINARY_DIR}/generated/test-llama-archs.cpp CONTENT "${text}")
 replace_once("uint32_t n_layer = 2" "uint32_t n_layer = 4")
 file(GENERATE OUTPUT ${CMAKE_BINARY_DIR}/generated/dgr-synth.cpp CONTENT "${text}")

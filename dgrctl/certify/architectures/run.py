@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
 from dgrctl.certify.architectures.classify import ModelOutcome, classify
 from dgrctl.certify.architectures.lattice import check_model
-from dgrctl.certify.architectures.synthesis import SEED, architecture_names, synthesise
+from dgrctl.certify.architectures.synthesis import architecture_names, synthesise
+from dgrctl.certify.architectures.upstream_test import UPSTREAM_TEST, upstream_test
 from dgrctl.console import note, progress
-from dgrctl.errors import CertificationFailed, DgrError, InputError
+from dgrctl.errors import DgrError, InputError
 from dgrctl.files import write_atomic
 from dgrctl.lanes.build import build_extra, verified_build
 from dgrctl.lanes.record import BuildRecord
@@ -20,7 +20,6 @@ from dgrctl.report.architectures_page import architectures_page
 
 LANE = "cpu"
 # With more layers, and as upstream has it; see worker/cmake/upstream_archs.cmake.
-UPSTREAM_TEST = "test-llama-archs"
 GENERATORS = ("dgr-synth", UPSTREAM_TEST)
 # What the reference says of a model without memory; see worker/reference/whole_model.cpp.
 _NO_STATE = "keeps no state between calls"
@@ -50,43 +49,17 @@ def check(layout: Layout, names: Sequence[str]) -> list[Architecture]:
     return rows
 
 
-def upstream_test(layout: Layout, architectures: str = "") -> str:
-    """Runs upstream's own test of architectures on the patched tree, without any layer range; returns its last line.
-
-    Args:
-        architectures: A regular expression over their names; all of them if empty.
-
-    Raises:
-        CertificationFailed: it fails: the stack changes what a model computes that nobody splits.
-        BuildError: it cannot be built.
-    """
-    title = "Building upstream's test of architectures"
-    (program,) = build_extra(layout, LANE, "worker", [UPSTREAM_TEST], title=title)
-    command = [str(program), "-s", str(SEED), *(["-a", architectures] if architectures else [])]
-    done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
-    lines = (done.stdout + done.stderr).strip().splitlines()
-    if done.returncode != 0:
-        raise CertificationFailed(
-            f"upstream's test of architectures fails on the patched tree (exit {done.returncode})",
-            where=str(program),
-            detail="\n".join(lines[-20:]),
-            remedy="find the patch that changes a whole model: dgrctl patch shell",
-        )
-    return next((line for line in reversed(lines) if line.startswith("Summary")), "")
-
-
 def certify(layout: Layout, names: Sequence[str]) -> Roster:
     """Like :func:`check`, and enters the rows into the roster; a roster of another pin or stack is begun anew.
 
-    Without names it begins with :func:`upstream_test`.
+    Without names it runs :func:`upstream_test` first.
 
     Raises:
-        DgrError: as :func:`check`; the roster is unchanged.
-        CertificationFailed: upstream's own test fails; the roster is unchanged.
+        DgrError: as :func:`check` and :func:`upstream_test`; the roster is unchanged.
     """
     build = verified_build(layout, LANE)
     if not names:
-        note(f"upstream's own test on the patched tree: {upstream_test(layout)}")
+        note(f"upstream's own test on the patched tree: {upstream_test(layout, LANE)}")
     rows = {row.name: row for row in check(layout, names)}
     roster = load_roster(layout)
     if (roster.pin, roster.stack_digest) == (build.pin, build.stack_digest):
