@@ -26,7 +26,7 @@ MODEL := smollm2-135m-instruct-q4_1
 GEMMA := gemma-3-270m-q4_k_m
 RECIPE := recipes/smollm2-135m.cpu-2stage.toml
 
-.PHONY: help certify certify-archs test bench lint format deps venv lock clean distclean FORCE
+.PHONY: help certify certify-archs test test-fast bench lint format deps venv lock clean distclean FORCE
 
 help: ## list the targets
 	@sed -n 's/^\([a-z][a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -48,8 +48,11 @@ certify-archs: ## every architecture of the pin at every cut; rewrites the roste
 	@$(MAKE) venv
 	$(DGRCTL) arch certify
 
-test: lint ## all tests, C++ and Python; needs what `make certify` made
-	$(BIN)/python -m pytest
+test: lint test-fast ## all tests, C++ and Python; needs what `make certify` made
+	$(BIN)/python -m pytest tests/integration tests/faults
+
+test-fast: venv ## the tests that need no compiler and no model, in under a minute
+	$(BIN)/python -m pytest --numprocesses 2 tests/unit
 
 bench: venv ## the split against the whole model, and the cost of a hop
 	$(BIN)/python -m bench

@@ -1,7 +1,7 @@
 """Fixtures for everything that needs what `make certify` makes: the built programs, the pulled model, routes of real workers.
 
-A test that asks for one of them fails, with the command that makes it, where it is missing. tests/unit asks for none of them, but
-for small models that are made on the spot.
+Where that is missing, the tests that need it are left out, the others run, and the session fails with one message that names the
+command. tests/unit needs nothing of it; its small models are made on the spot.
 """
 
 from __future__ import annotations
@@ -11,17 +11,18 @@ import os
 import signal
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NoReturn
 
 import pytest
+from _pytest.tmpdir import tmppath_result_key
 from fixture_models import FixtureModels
 
 import dgrctl.wire  # puts the generated contract on the path as dgr.v1
 from dgrctl.artifacts import provision
 from dgrctl.artifacts.local import LocalModel
-from dgrctl.errors import DgrError
+from dgrctl.errors import DgrError, InputError
 from dgrctl.lanes import build
 from dgrctl.lanes.record import BuildRecord
 from dgrctl.layout import Layout
@@ -35,6 +36,11 @@ TWO_STAGES = "smollm2-135m.cpu-2stage"
 THREE_STAGES = "smollm2-135m.cpu-3stage"
 
 
+# What only `make certify` makes.
+MADE = frozenset({"verified_build", "verified_model", "gemma_model", "dgrctl"})
+_REFUSAL = pytest.StashKey[str]()
+
+
 def pytest_configure() -> None:
     """What ends programs is part of what is tested. A shell that starts the tests in the background has SIGINT ignored, nohup has
     SIGHUP, and every program would inherit that; handlers are not inherited."""
@@ -43,8 +49,61 @@ def pytest_configure() -> None:
             signal.signal(number, handler)
 
 
-def _missing(error: DgrError) -> NoReturn:
-    pytest.fail(f"{error.what} ({error.where}); {error.remedy}", pytrace=False)
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves out what cannot run because something is missing here."""
+    needing = [item for item in items if _needs_made(item)]
+    missing = _missing(Layout.find()) if needing else None
+    if missing is None:
+        return
+    config.stash[_REFUSAL] = (
+        f"{len(needing)} tests did not run: they need what `make certify` makes, and {missing.what} ({missing.where}).\n"
+        "Run `make certify` first, then `make test`."
+    )
+    config.hook.pytest_deselected(items=needing)
+    items[:] = [item for item in items if item not in set(needing)]
+
+
+def _needs_made(item: pytest.Item) -> bool:
+    return "integration" in item.path.parts or not MADE.isdisjoint(getattr(item, "fixturenames", ()))
+
+
+def _missing(layout: Layout) -> DgrError | None:
+    try:
+        build.verified_build(layout, "cpu")
+        for model in (MODEL, GEMMA):
+            provision.verified_model(layout, model)
+        if not layout.ledger.is_file():
+            raise InputError("this checkout has no certification yet", where=str(layout.ledger))
+    except DgrError as error:
+        return error
+    return None
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Says last what did not run."""
+    refusal = config.stash.get(_REFUSAL, None)
+    if refusal is not None:
+        terminalreporter.section("not everything was tested", red=True)
+        terminalreporter.write_line(refusal)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A session that left tests out is no success."""
+    if _REFUSAL in session.config.stash and session.exitstatus in {pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED}:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_keyboard_interrupt() -> None:
+    """What Ctrl-C broke off leaves open files behind. They are no finding, and must not end the session in a traceback."""
+    warnings.simplefilter("ignore", pytest.PytestUnraisableExceptionWarning)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """pytest's tmp_path expects a report of each test that used it. A test that Ctrl-C ended while its fixtures were made has
+    none, and the session ended in a KeyError instead of its summary."""
+    item.stash.setdefault(tmppath_result_key, {})
 
 
 @pytest.fixture(scope="session")
@@ -56,28 +115,19 @@ def layout() -> Layout:
 @pytest.fixture(scope="session")
 def verified_build(layout: Layout) -> BuildRecord:
     """The CPU lane's programs, as recorded and unchanged."""
-    try:
-        return build.verified_build(layout, "cpu")
-    except DgrError as error:
-        _missing(error)
+    return build.verified_build(layout, "cpu")
 
 
 @pytest.fixture(scope="session")
 def verified_model(layout: Layout) -> LocalModel:
     """SmolLM2-135M, hashed."""
-    try:
-        return provision.verified_model(layout, MODEL)
-    except DgrError as error:
-        _missing(error)
+    return provision.verified_model(layout, MODEL)
 
 
 @pytest.fixture(scope="session")
 def gemma_model(layout: Layout) -> LocalModel:
     """Gemma 3 270M, hashed."""
-    try:
-        return provision.verified_model(layout, GEMMA)
-    except DgrError as error:
-        _missing(error)
+    return provision.verified_model(layout, GEMMA)
 
 
 @pytest.fixture(scope="session")
