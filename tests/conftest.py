@@ -19,7 +19,7 @@ import pytest
 from _pytest.tmpdir import tmppath_result_key
 from fixture_models import FixtureModels
 
-import dgrctl.wire  # puts the generated contract on the path as dgr.v1
+import dgrctl.wire as _wire  # noqa: F401 - puts the generated contract on the path as dgr.v1
 from dgrctl.artifacts import provision
 from dgrctl.artifacts.local import LocalModel
 from dgrctl.errors import DgrError, InputError

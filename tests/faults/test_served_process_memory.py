@@ -11,7 +11,7 @@ from typing import Any
 from dgrctl.runtime.endings import Cause
 from dgrctl.runtime.process import ServedProcess, await_ready
 
-PROGRAM = Path(__file__).parents[1] / "unit" / "runtime" / "served_program.py"
+PROGRAM = Path(__file__).parents[1] / "support" / "served_program.py"
 MIB = 1024 * 1024
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from processes import PATIENCE, workers_of
+from processes import PATIENCE, read, workers_of
 
 TWO = "smollm2-135m.cpu-2stage"
 EXIT_STAGE = 10
@@ -62,7 +62,7 @@ def test_a_worker_that_does_not_fit_while_it_loads(dgrctl: Any, memory_cgroup: A
     recipe.write_text(GREEDY_RECIPE)
     memory_cgroup.limit(400 * MIB)
     with started(dgrctl, memory_cgroup, "--recipe", str(recipe), "--prompt", "x") as process:
-        report = process.stderr.read().decode()
+        report = read(process.stderr).decode()
         assert process.wait(PATIENCE) == EXIT_STAGE, report
     assert "stage 0 (layers 0:30) was killed by the out-of-memory killer" in report
     assert f"{memory_cgroup.counter}: oom_kill rose from 0 to 1" in report
@@ -72,14 +72,14 @@ def test_a_worker_that_does_not_fit_while_it_loads(dgrctl: Any, memory_cgroup: A
 def test_a_worker_that_is_the_victim_in_the_middle_of_an_answer(dgrctl: Any, memory_cgroup: Any) -> None:
     endless = ("--raw", "--prompt", "Once upon a time", "--max-tokens", "1900")
     with started(dgrctl, memory_cgroup, "--recipe", TWO, *endless) as process:
-        assert process.stdout.read(8)
+        assert read(process.stdout, 8)
         with workers_of(process.pid) as workers:
             # The kernel takes the process with the highest score; this makes the choice ours.
             Path(f"/proc/{workers[1].pid}/oom_score_adj").write_text("1000")
             memory_cgroup.limit(memory_cgroup.usage + 16 * MIB)
             ballast = memory_cgroup.joining([sys.executable, "-I", "-S", "-c", BALLAST, "32"])
             with subprocess.Popen(ballast, stdin=subprocess.PIPE, stdout=subprocess.PIPE):
-                report = process.stderr.read().decode()
+                report = read(process.stderr).decode()
                 assert process.wait(PATIENCE) == EXIT_STAGE, report
             assert not [worker for worker in workers if worker.alive]
     assert f"stage 1 (layers {workers[1].layers}) was killed by the out-of-memory killer" in report

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
+from dgrctl.artifacts.synthesised import local_model
 from dgrctl.certify.architectures import lattice, run
 from dgrctl.certify.architectures.synthesis import synthesise
 from dgrctl.certify.architectures.upstream_test import upstream_test
@@ -77,7 +78,7 @@ def test_the_worker_refuses_what_the_roster_does_not_allow(
     layout: Layout, verified_build: BuildRecord, generators: list[Path], tmp_path: Path
 ) -> None:
     (model,) = synthesise(layout, generators, "talkie").models
-    command = worker_command(verified_build, lattice.local_model(model), lattice.recipe(flash_attention=True), LayerRange(0, 1))
+    command = worker_command(verified_build, local_model(model), lattice.recipe(flash_attention=True), LayerRange(0, 1))
     process = ServedProcess.spawn("the stage", command, log=tmp_path / "log")
     try:
         with pytest.raises(InputError, match="the architecture 'talkie' cannot be split: it is unsupported: every layer adds"):

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from processes import read
 
 TWO, THREE, BF16 = "smollm2-135m.cpu-2stage", "smollm2-135m.cpu-3stage", "smollm2-135m.cpu-2stage-bf16"
 QUESTION = "Name three rivers in Europe."
@@ -38,7 +39,7 @@ def worker(dgrctl: Any, recipe: str, stage: int, listen: str = "127.0.0.1:0") ->
     arguments = ("worker", "start", "--json", "--recipe", recipe, "--stage", str(stage), "--listen", listen)
     with dgrctl.start(*arguments) as process:
         line = process.stdout.readline()
-        assert line, process.stderr.read().decode()
+        assert line, read(process.stderr).decode()
         ready = json.loads(line)
         yield ByHand(process, ready["address"], ready["pid"], ready["layers"])
 
@@ -97,16 +98,16 @@ def test_a_dead_worker_is_unreachable(dgrctl: Any, pair: tuple[ByHand, ByHand], 
         addresses = ",".join(one.address for one in route)
         endless = ("--raw", "--prompt", "Once upon a time", "--max-tokens", "1900")
         with dgrctl.start("run", "--route", addresses, *endless) as process:
-            assert process.stdout.read(8)
+            assert read(process.stdout, 8)
             os.kill(victim.pid, signal.SIGKILL)
-            process.stdout.read()
-            report = process.stderr.read().decode()
+            read(process.stdout)
+            report = read(process.stderr).decode()
             assert process.wait(PATIENCE) == EXIT_STAGE, report
         assert f"stage {stage} (layers {victim.layers[0]}:{victim.layers[1]}) cannot be reached" in report
         assert victim.address in report
         # Who started it by hand is told how it ended.
         assert victim.process.wait(PATIENCE) == EXIT_STAGE
-        assert b"was killed by SIGKILL" in victim.process.stderr.read()
+        assert b"was killed by SIGKILL" in read(victim.process.stderr)
         # And a new request is refused as fast.
         finished = run(dgrctl, *route)
         assert finished.returncode == EXIT_STAGE
@@ -119,7 +120,7 @@ def test_an_operator_ends_a_worker(dgrctl: Any, number: int) -> None:
         one.process.send_signal(number)
         assert one.process.wait(PATIENCE) == 0
         assert not Path(f"/proc/{one.pid}").exists()
-        assert b"Traceback" not in one.process.stderr.read()
+        assert b"Traceback" not in read(one.process.stderr)
 
 
 def test_a_taken_port_is_refused_before_the_model_is_touched(dgrctl: Any) -> None:
@@ -159,4 +160,4 @@ def test_listening_beyond_loopback_warns(dgrctl: Any) -> None:
     with worker(dgrctl, TWO, 1, listen="0.0.0.0:0") as one:
         one.process.send_signal(signal.SIGTERM)
         assert one.process.wait(PATIENCE) == 0
-        assert b"nothing on this port is encrypted or authenticated" in one.process.stderr.read()
+        assert b"nothing on this port is encrypted or authenticated" in read(one.process.stderr)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -24,6 +24,7 @@ from dgrctl.evidence.certification import (
     Parity,
     ParityRun,
     PromptSetReference,
+    RatioEstimate,
     Reading,
     RecipeReference,
     Run,
@@ -103,7 +104,7 @@ def certification(
     nonce: str = "ab" * 16,
     intent: LedgerPosition | None = None,
     recipe: str = "tiny.cpu-2stage",
-    wire: str = "f32",
+    wire: Literal["f32", "bf16"] = "f32",
     device: Device = DEVICE,
     differing: int = 0,
     split_us: int = 10_500,
@@ -201,7 +202,13 @@ def _speed(lock: Lock, nonce: str, split_us: int) -> Speed:
         )
         for number in range(lock.speed.pairs)
     )
-    settings = {"confidence": lock.speed.confidence, "resamples": lock.speed.bootstrap_resamples}
+
+    def ratio(phase: str, durations: list[tuple[int, int]]) -> RatioEstimate:
+        settings = lock.speed
+        return estimate(
+            durations, confidence=settings.confidence, resamples=settings.bootstrap_resamples, seed=f"{nonce}:{phase}"
+        )
+
     return Speed(
         warmup=lock.speed.warmup,
         prompt_tokens=lock.speed.prompt_tokens,
@@ -210,8 +217,8 @@ def _speed(lock: Lock, nonce: str, split_us: int) -> Speed:
         stage_threads=2,
         decode_slice_tokens=8,
         pairs=pairs,
-        prefill=estimate([(p.whole_prefill_us, p.split_prefill_us) for p in pairs], **settings, seed=f"{nonce}:prefill"),
-        decode=estimate([(p.whole_decode_us, p.split_decode_us) for p in pairs], **settings, seed=f"{nonce}:decode"),
+        prefill=ratio("prefill", [(p.whole_prefill_us, p.split_prefill_us) for p in pairs]),
+        decode=ratio("decode", [(p.whole_decode_us, p.split_decode_us) for p in pairs]),
         confidence=lock.speed.confidence,
         bootstrap_resamples=lock.speed.bootstrap_resamples,
         min_ratio_prefill=lock.speed.min_ratio_prefill,

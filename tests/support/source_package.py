@@ -50,7 +50,7 @@ def _add(archive: tarfile.TarFile, member: tarfile.TarInfo, data: bytes) -> None
 
 def transport(path: Path, **changes: str | int) -> str:
     """The manifest's table for the package at ``path``."""
-    fields: dict[str, str | int] = {
+    fields: dict[str, object] = {
         "kind": "sdist",
         "package": NAME,
         "version": VERSION,

@@ -12,7 +12,16 @@ from fixture_models import FixtureModels
 
 from dgrctl.artifacts.gguf_header import read_header
 from dgrctl.artifacts.local import LocalModel
-from dgrctl.artifacts.synth.deepseek4 import CONTEXT, HASH_LAYERS, SELECTED_BLOCKS, STREAMS, VOCABULARY, WINDOW, DeepSeek4
+from dgrctl.artifacts.synth.deepseek4 import (
+    CONTEXT,
+    HASH_LAYERS,
+    SELECTED_BLOCKS,
+    STREAMS,
+    VOCABULARY,
+    WINDOW,
+    DeepSeek4,
+    Weights,
+)
 from dgrctl.artifacts.synth.quantise import encode
 from dgrctl.artifacts.synth.stream import Stream
 from dgrctl.errors import InputError
@@ -27,7 +36,7 @@ def contents(model: LocalModel) -> Tensors:
 
 
 # The bytes of every fixture rest on these staying what they are. If one changes, the generator's version must, too.
-DIGESTS = {
+DIGESTS: dict[Weights, str] = {
     "f32": "baa4a761b07bc21b3ba16997fe91b64e6395d9c23144683e04424fe6263e4baf",
     "f16": "3f9e05ad64143805bd393064c622a96653190d06acee7d4322c752a867451d64",
     "mixed": "0ca4acd9c78b488b6f3d2f8acb3fea90ae95fc1d317c68f30da34c12ab821b16",
@@ -35,7 +44,7 @@ DIGESTS = {
 
 
 @pytest.mark.parametrize("weights", DIGESTS)
-def test_the_same_arguments_give_the_same_bytes(fixture_models: FixtureModels, weights: str) -> None:
+def test_the_same_arguments_give_the_same_bytes(fixture_models: FixtureModels, weights: Weights) -> None:
     assert fixture_models.deepseek4(weights=weights).set_digest == DIGESTS[weights]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Generator
+from typing import Any
 
 import pytest
 from dgr.v1 import common_pb2, worker_pb2
@@ -48,7 +49,7 @@ def seconds() -> Callable[[], int]:
 
 
 def finished(**changes: int) -> common_pb2.Finished:
-    fields: dict[str, int] = {
+    fields: dict[str, Any] = {
         "reason": common_pb2.FINISH_REASON_MAX_TOKENS,
         "prompt_tokens": 3,
         "generated_tokens": 2,

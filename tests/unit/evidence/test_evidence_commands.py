@@ -15,7 +15,7 @@ from certifications import certification, certify, the_lock
 from cryptography.hazmat.primitives.asymmetric import ed25519
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from documented import verify_with_openssl
-from securesystemslib.signer import CryptoSigner
+from securesystemslib.signer._crypto_signer import CryptoSigner
 
 from dgrctl.cli.main import main
 from dgrctl.evidence.certification import PREDICATE_TYPE

@@ -285,7 +285,7 @@ def test_it_is_a_pure_function(layout: Layout) -> None:
     certify(layout)
     certify(layout, recipe="tiny.cpu-2stage-bf16", differing=1)
     inputs = gather_inputs(layout, local_trust(layout), LANES, TODAY)
-    backwards = {name: inputs.evidence[name] for name in reversed(inputs.evidence)}
+    backwards = {name: inputs.evidence[name] for name in reversed(list(inputs.evidence))}
     assert lane_matrix(inputs) == lane_matrix(dataclasses.replace(inputs, evidence=backwards))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import functools
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -257,6 +258,10 @@ def test_a_missing_or_changed_lock_is_refused(layout: Layout) -> None:
     assert "is not here" in refusal(layout, data)
 
 
+def _replaced(value: object, _: object) -> object:
+    return value
+
+
 class TestLedger:
     """Evidence is bound to its run's place in the ledger."""
 
@@ -315,7 +320,7 @@ class TestLedger:
         found = certification(the_lock(layout), nonce=nonce, intent=place)
         for path, value in (("device.name", "two\nlines"), ("run.program", ""), ("run.finished", "2026-11-29T13:00:00+01:00")):
             with pytest.raises(EvidenceError, match="does not hold what it must"):
-                write_certification(layout, changed(found, path, lambda _, value=value: value), signing_key(layout))
+                write_certification(layout, changed(found, path, functools.partial(_replaced, value)), signing_key(layout))
         assert not layout.evidence.exists()
 
     def test_a_float_is_refused_when_building(self, layout: Layout) -> None:

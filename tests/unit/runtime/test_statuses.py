@@ -32,7 +32,7 @@ class Failing(worker_pb2_grpc.WorkerServicer):
 
 @pytest.fixture
 def failing() -> Iterator[tuple[Failing, WorkerClient]]:
-    servicer = Failing()
+    servicer = Failing()  # type: ignore[abstract]
     server = grpc.server(ThreadPoolExecutor(max_workers=2))
     worker_pb2_grpc.add_WorkerServicer_to_server(servicer, server)
     port = server.add_insecure_port("127.0.0.1:0")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +16,6 @@ from upstream_checkout import FILES, FIRST, SECOND, THIRD, Checkout, message
 from dgrctl.errors import BuildError, DgrError, FetchError, InputError, PatchError, StorageError, UsageError
 from dgrctl.layout import Layout
 from dgrctl.report.patch_text import bump_rows
-from dgrctl.upstream import replace
 from dgrctl.upstream.bump import abort, bump, exit_code, resume
 from dgrctl.upstream.bump_report import PatchLine, Proof
 from dgrctl.upstream.export import export
@@ -236,7 +236,7 @@ class TestCommit:
         def full(descriptor: int) -> None:
             raise OSError(28, "No space left on device")
 
-        monkeypatch.setattr(replace.os, "fsync", full)
+        monkeypatch.setattr(os, "fsync", full)
         with pytest.raises(StorageError):
             bump(stacked.layout, to=stacked.advance(MOVED), commit=True)
         assert {**stacked.patch_files(), "pin": stacked.layout.upstream_manifest.read_bytes()} == before
@@ -361,7 +361,11 @@ class TestConflict:
     @pytest.mark.parametrize("text", [b"{}", b"[", b"\xff"])
     def test_a_damaged_memory(self, waiting: Checkout, text: bytes) -> None:
         (waiting.layout.state / "bump" / "state.json").write_bytes(text)
-        for command in (lambda: resume(waiting.layout), lambda: bump(waiting.layout, to=waiting.commit)):
+        commands: tuple[Callable[[], object], ...] = (
+            lambda: resume(waiting.layout),
+            lambda: bump(waiting.layout, to=waiting.commit),
+        )
+        for command in commands:
             with pytest.raises(InputError) as caught:
                 command()
             assert caught.value.remedy == "dgrctl patch bump --abort"

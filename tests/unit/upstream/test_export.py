@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -11,7 +12,6 @@ import pytest
 from upstream_checkout import FIRST, SECOND, Checkout
 
 from dgrctl.errors import DgrError, InputError, PatchError, StorageError
-from dgrctl.upstream import replace
 from dgrctl.upstream.export import export
 from dgrctl.upstream.series import LOCK_NAME
 from dgrctl.upstream.stack import apply, verify_workspace
@@ -226,7 +226,7 @@ def test_full_disk_leaves_the_old_files(stacked: Checkout, monkeypatch: pytest.M
     def full(descriptor: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(replace.os, "fsync", full)
+    monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(StorageError):
         export(stacked.layout)
     assert stacked.patch_files() == before

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from dgrctl.errors import IntegrityError, StorageError
 from dgrctl.layout import Layout
-from dgrctl.upstream import replace
 from dgrctl.upstream.replace import recover, replace_files, replacement_pending
 
 
@@ -44,7 +44,7 @@ def test_failure_before_the_decision_leaves_the_old_files(layout: Layout, folder
     def full(descriptor: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(replace.os, "fsync", full)
+    monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(StorageError):
         replace_files(layout, {"a": b"new a"}, ["b"])
     assert _contents(folder) == before

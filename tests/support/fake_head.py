@@ -46,7 +46,7 @@ class FakeHead:
     def __init__(self, address: str, tail: worker_pb2.DescribeResponse) -> None:
         self.tail = tail
         self.address = address
-        self._returns = _Returns()
+        self._returns = _Returns()  # type: ignore[abstract]
         # As workers do: their peers ping each other every second.
         patient = [("grpc.http2.max_ping_strikes", 0), ("grpc.http2.min_ping_interval_without_data_ms", 500)]
         self._server = grpc.server(ThreadPoolExecutor(max_workers=4), options=patient)

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 # How long a test waits for an event before it calls it missing. Nothing is measured against it.
 PATIENCE = 60.0
@@ -69,3 +70,9 @@ def _readable(descriptor: int, seconds: float) -> bool:
     watch = select.poll()
     watch.register(descriptor, select.POLLIN)
     return bool(watch.poll(seconds * 1000))
+
+
+def read(stream: IO[bytes] | None, size: int = -1) -> bytes:
+    """What a process wrote into a pipe of ours: ``size`` bytes, or all until it closes the pipe."""
+    assert stream is not None, "the process was started without this pipe"
+    return stream.read(size)
