@@ -57,10 +57,11 @@ test-fast: venv ## the tests that need no compiler and no model, in under a minu
 bench: venv ## the split against the whole model, and the cost of a hop
 	$(BIN)/python -m bench
 
-lint: venv ## ruff, mypy, clang-format, the patch stack
+lint: venv ## ruff, mypy, the import contract, clang-format, the patch stack
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports --cache-dir .dgr/importlinter
 	$(DGRCTL) patch lint
 	@git ls-files -z -- 'worker/*.h' 'worker/*.cpp' | xargs -0 --no-run-if-empty $(BIN)/clang-format --dry-run -Werror
 

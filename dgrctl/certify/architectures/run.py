@@ -16,7 +16,7 @@ from dgrctl.lanes.build import build_extra, verified_build
 from dgrctl.lanes.record import BuildRecord
 from dgrctl.layout import Layout
 from dgrctl.recipes.architectures import Architecture, Roster, load_roster, save_roster
-from dgrctl.report.architectures_page import architectures_page
+from dgrctl.report.pages import architectures_page
 
 LANE = "cpu"
 # With more layers, and as upstream has it; see worker/cmake/upstream_archs.cmake.

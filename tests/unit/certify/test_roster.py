@@ -15,7 +15,7 @@ from dgrctl.certify.bits import Tally
 from dgrctl.errors import InputError
 from dgrctl.layout import Layout
 from dgrctl.recipes.architectures import Architecture, Roster, load_roster, roster_path, save_roster
-from dgrctl.report.architectures_page import architectures_page
+from dgrctl.report.pages import architectures_page
 from dgrctl.upstream.series import load_lock
 
 
