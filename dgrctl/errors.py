@@ -31,18 +31,18 @@ class DgrError(Exception):
 
     def as_dict(self) -> dict[str, object]:
         """The error as ``--json`` prints it."""
-        return {
-            "error": self.kind,
-            "exit_code": self.exit_code,
+        error = {
+            "class": self.kind,
             "what": self.what,
             "where": self.where,
             "remedy": self.remedy,
-            "detail": self.detail,
+            "exit_code": self.exit_code,
         }
+        return {"error": error if self.detail is None else {**error, "detail": self.detail}}
 
 
 class UsageError(DgrError):
-    """The command line contradicts itself (argparse's own code for the same)."""
+    """The command line cannot be understood, or it contradicts itself."""
 
     exit_code = 2
     kind = "usage"

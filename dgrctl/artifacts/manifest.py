@@ -18,6 +18,7 @@ from dgrctl.canonical import canonical_sha256
 from dgrctl.documents import load_json, load_toml
 from dgrctl.errors import InputError
 from dgrctl.layout import Layout
+from dgrctl.nearest import suggest
 
 # Integers beyond this have no RFC 8785 form.
 _MAX_SIZE = 2**53 - 1
@@ -173,11 +174,12 @@ def manifest_path(layout: Layout, model_id: str) -> Path:
     """Where the manifest of ``model_id`` lies; InputError with the known models if it does not."""
     path = layout.model_manifests / f"{model_id}.toml"
     if not re.match(ID_PATTERN, model_id) or not path.is_file():
-        known = ", ".join(model_ids(layout)) or "none"
+        known = model_ids(layout)
+        names = ", ".join(known) or "none"
         raise InputError(
             f"unknown model {model_id!r}",
             where=str(layout.model_manifests),
-            remedy=f"name one of these models ({known}), or add a manifest",
+            remedy=suggest(model_id, known, f"name one of these models ({names}), or add a manifest"),
         )
     return path
 

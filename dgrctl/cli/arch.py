@@ -2,69 +2,77 @@
 
 from __future__ import annotations
 
-import argparse
 from collections import Counter
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
+import typer
 
-from dgrctl.console import emit_json, note
+from dgrctl.cli.groups import NearestGroup
+from dgrctl.cli.options import Json, complete_architectures, examples
 from dgrctl.errors import CertificationFailed
 from dgrctl.layout import Layout
-from dgrctl.recipes.architectures import SPLITTABLE, Architecture, load_roster, roster_path
-from dgrctl.report.table import print_table
+
+if TYPE_CHECKING:
+    from dgrctl.recipes.architectures import Architecture
+
+app = typer.Typer(add_completion=False, cls=NearestGroup, help="Show which architectures can be split, and certify them.")
 
 
-def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds ``arch`` and its actions."""
-    group = commands.add_parser("arch", help="which architectures can be split, and certify them", allow_abbrev=False)
-    actions = group.add_subparsers(dest="action", metavar="ACTION", required=True)
+@app.command("list", epilog=examples("dgrctl arch list", "dgrctl arch list --json"))
+def show(as_json: Json = False) -> int:
+    """Show the roster: every architecture of the pin, its status and why."""
+    from dgrctl.recipes.architectures import load_roster
 
-    listing = actions.add_parser("list", help="the roster: every architecture of the pin, its status and why", allow_abbrev=False)
-    listing.set_defaults(run=_list)
-
-    checking = actions.add_parser(
-        "check",
-        help="run architectures at every cut, and compare with the whole model; changes nothing",
-        description="Exit code 0: all of them can be split; 20: one cannot.",
-        allow_abbrev=False,
-    )
-    checking.add_argument("names", metavar="NAME", nargs="+", help="an architecture, as GGUF files name it")
-    checking.set_defaults(run=_check)
-
-    certifying = actions.add_parser(
-        "certify", help="the same, and enter the result into the roster, which the worker is built with", allow_abbrev=False
-    )
-    certifying.add_argument("names", metavar="NAME", nargs="*", help="architectures; default: all of the pin")
-    certifying.set_defaults(run=_certify)
-
-    for parser in (listing, checking, certifying):
-        parser.add_argument("--json", action="store_true", help="print one JSON document on stdout")
-
-
-def _list(layout: Layout, arguments: argparse.Namespace) -> int:
-    _show(load_roster(layout).architectures, as_json=arguments.json)
+    _show(load_roster(Layout.find()).architectures, as_json=as_json)
     return 0
 
 
-def _check(layout: Layout, arguments: argparse.Namespace) -> int:
-    from dgrctl.certify.architectures import run  # noqa: PLC0415 - numpy and gRPC are slow to load and only needed here
+@app.command(epilog=examples("dgrctl arch check llama gemma3"))
+def check(
+    names: Annotated[
+        list[str],
+        typer.Argument(metavar="NAME...", help="An architecture, as GGUF files name it.", autocompletion=complete_architectures),
+    ],
+    as_json: Json = False,
+) -> int:
+    """Run architectures at every cut, and compare them with the whole model. This changes nothing.
 
-    rows = run.check(layout, arguments.names)
-    _show(rows, as_json=arguments.json)
+    Exit code 0: all of them can be split. 20: one cannot.
+    """
+    from dgrctl.certify.architectures import run
+    from dgrctl.recipes.architectures import SPLITTABLE
+
+    rows = run.check(Layout.find(), names)
+    _show(rows, as_json=as_json)
     return 0 if all(row.status in SPLITTABLE for row in rows) else CertificationFailed.exit_code
 
 
-def _certify(layout: Layout, arguments: argparse.Namespace) -> int:
-    from dgrctl.certify.architectures import run  # noqa: PLC0415 - as above
+@app.command(epilog=examples("dgrctl arch certify", "dgrctl arch certify llama"))
+def certify(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[NAME...]", help="Default: all of the pin.", autocompletion=complete_architectures),
+    ] = None,
+    as_json: Json = False,
+) -> int:
+    """Run the same, and enter the result into the roster, which the worker is built with."""
+    from dgrctl.certify.architectures import run
+    from dgrctl.console import note
+    from dgrctl.recipes.architectures import roster_path
 
-    roster = run.certify(layout, arguments.names)
-    _show(roster.architectures, as_json=arguments.json)
+    layout = Layout.find()
+    roster = run.certify(layout, names or [])
+    _show(roster.architectures, as_json=as_json)
     note(f"wrote {roster_path(layout)}; dgrctl build compiles it into the worker")
     return 0
 
 
 def _show(rows: Sequence[Architecture], *, as_json: bool) -> None:
+    from dgrctl.console import emit_json, note
+    from dgrctl.report.table import print_table
+
     if as_json:
         emit_json({"architectures": msgspec.to_builtins(rows)})
     else:

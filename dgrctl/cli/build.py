@@ -2,46 +2,53 @@
 
 from __future__ import annotations
 
-import argparse
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
+import typer
 
-from dgrctl.console import emit_json, note
-from dgrctl.lanes.build import BuildResult, build
-from dgrctl.lanes.device import LANES
-from dgrctl.lanes.plan import ROLES
+from dgrctl.cli.options import Json, Lane, examples
 from dgrctl.layout import Layout
 
+if TYPE_CHECKING:
+    from dgrctl.lanes.build import BuildResult
 
-def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds ``build``."""
-    parser = commands.add_parser("build", help="build the worker and the reference of one lane")
-    parser.add_argument("--lane", required=True, choices=LANES, help="which backend to build for")
-    parser.add_argument("--isa", metavar="LEVEL", help="ISA level, such as x86-64-v3 (default: the highest of this processor)")
-    parser.add_argument("--role", choices=(*ROLES, "all"), default="all", help="build only one of the two programs")
-    parser.add_argument("--jobs", type=_jobs, metavar="N", help="commands at once (default: as processors and memory allow)")
-    parser.add_argument("--force", action="store_true", help="build anew, whatever is there")
-    parser.add_argument("--json", action="store_true", help="print the build record as JSON on stdout")
-    parser.set_defaults(run=_build)
+app = typer.Typer(add_completion=False)
 
 
-def _jobs(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError("at least one command must run at a time")
-    return number
+@app.command(epilog=examples("dgrctl build --lane cpu", "dgrctl build --lane cpu --isa x86-64-v3 --role worker"))
+def build(
+    lane: Lane,
+    isa: Annotated[
+        str | None,
+        typer.Option("--isa", metavar="LEVEL", help="ISA level, such as x86-64-v3. Default: the highest of this processor."),
+    ] = None,
+    role: Annotated[
+        Literal["reference", "worker", "all"], typer.Option("--role", help="Build only one of the two programs.")
+    ] = "all",
+    jobs: Annotated[
+        int | None,
+        typer.Option("--jobs", min=1, metavar="N", help="Commands at once. Default: as processors and memory allow."),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Build anew, whatever is there.", metavar="")] = False,
+    as_json: Json = False,
+) -> int:
+    """Build the worker and the reference of one lane."""
+    from dgrctl.console import emit_json
+    from dgrctl.lanes import build as building
+    from dgrctl.lanes.plan import ROLES
 
-
-def _build(layout: Layout, arguments: argparse.Namespace) -> int:
-    roles = ROLES if arguments.role == "all" else (arguments.role,)
-    result = build(layout, arguments.lane, isa=arguments.isa, roles=roles, force=arguments.force, jobs=arguments.jobs)
-    if arguments.json:
+    roles = ROLES if role == "all" else (role,)
+    result = building.build(Layout.find(), lane, isa=isa, roles=roles, force=force, jobs=jobs)
+    if as_json:
         emit_json(msgspec.to_builtins(result.record))
     _tell(result)
     return 0
 
 
 def _tell(result: BuildResult) -> None:
+    from dgrctl.console import note
+
     if not result.built:
         names = " and ".join(sorted(result.record.binaries))
         note(f"nothing to do: built and unchanged for {result.record.lane}, {result.record.isa}: {names}")

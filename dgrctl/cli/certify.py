@@ -2,37 +2,41 @@
 
 from __future__ import annotations
 
-import argparse
+from typing import Annotated
 
-from dgrctl.console import emit_json
+import typer
+
+from dgrctl.cli.options import Json, Lane, Recipe, Storage, examples
 from dgrctl.errors import CertificationFailed
 from dgrctl.layout import Layout
 
-
-def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the group to the command line."""
-    parser = commands.add_parser(
-        "certify",
-        help="certify a recipe on this machine and sign the evidence",
-        description="Compares the split with the whole model bit by bit, measures both in pairs, and signs the verdict. "
-        "Exit code 0: passed; 20: failed, with signed evidence that says by how much; 21: could not be judged.",
-        allow_abbrev=False,
-    )
-    parser.add_argument("--lane", required=True, help="the lane to certify")
-    parser.add_argument("--recipe", required=True, metavar="NAME|FILE", help="the recipe to certify")
-    parser.add_argument(
-        "--lock", metavar="NAME|FILE", help="the lock that judges; default: the newest version for this lane and model"
-    )
-    parser.add_argument("--storage", metavar="FOLDER", help="where models are kept")
-    parser.add_argument("--json", action="store_true", help="print the result as JSON on stdout")
-    parser.set_defaults(run=_certify)
+app = typer.Typer(add_completion=False)
 
 
-def _certify(layout: Layout, arguments: argparse.Namespace) -> int:
-    from dgrctl.certify import run, summary  # noqa: PLC0415 - numpy and gRPC are slow to load and only needed here
+@app.command(epilog=examples("dgrctl certify --lane cpu --recipe smollm2-135m.cpu-2stage"))
+def certify(
+    lane: Lane,
+    recipe: Recipe,
+    lock: Annotated[
+        str | None,
+        typer.Option(
+            "--lock", metavar="NAME|FILE", help="The lock that judges. Default: the newest version for this lane and model."
+        ),
+    ] = None,
+    storage: Storage = None,
+    as_json: Json = False,
+) -> int:
+    """Certify a recipe on this machine, and sign the evidence.
 
-    result = run.certify(layout, lane=arguments.lane, recipe=arguments.recipe, lock=arguments.lock, storage=arguments.storage)
+    The command compares the split with the whole model bit by bit. It measures both in pairs and signs the verdict.
+
+    Exit code 0: passed. 20: failed, and the signed evidence says by how much. 21: could not be judged.
+    """
+    from dgrctl.certify import run, summary
+    from dgrctl.console import emit_json
+
+    result = run.certify(Layout.find(), lane=lane, recipe=recipe, lock=lock, storage=storage)
     summary.show(result)
-    if arguments.json:
+    if as_json:
         emit_json(summary.as_dict(result))
     return 0 if result.certification.verdict == "passed" else CertificationFailed.exit_code

@@ -2,56 +2,51 @@
 
 from __future__ import annotations
 
-import argparse
-from pathlib import Path
+from typing import Annotated
 
 import msgspec
+import typer
 
-from dgrctl.console import emit_json, note
+from dgrctl.cli.groups import NearestGroup
+from dgrctl.cli.options import File, Json, examples
 from dgrctl.errors import EvidenceError
-from dgrctl.evidence.inspection import show_file, verify_files
-from dgrctl.evidence.ledger import Ledger
-from dgrctl.evidence.public_keys import load_public_key
 from dgrctl.layout import Layout
-from dgrctl.report.evidence_text import print_ledger, print_result, print_shown
+
+app = typer.Typer(add_completion=False, cls=NearestGroup, help="Show and verify signed evidence and the ledger.")
+
+Keys = Annotated[
+    list[File] | None, typer.Option("--key", metavar="PEM", help="Trust this public key too. The option can be repeated.")
+]
 
 
-def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the group to the command line."""
-    group = commands.add_parser("evidence", help="show and verify signed evidence and the ledger", allow_abbrev=False)
-    actions = group.add_subparsers(dest="action", metavar="ACTION", required=True)
+@app.command(epilog=examples("dgrctl evidence show certs/matrix.dsse.json"))
+def show(file: Annotated[File, typer.Argument(metavar="FILE")], key: Keys = None, as_json: Json = False) -> int:
+    """Show what a signed file says, and whether it verifies."""
+    from dgrctl.console import emit_json
+    from dgrctl.evidence.inspection import show_file
+    from dgrctl.evidence.public_keys import load_public_key
+    from dgrctl.report.evidence_text import print_shown
 
-    show = actions.add_parser("show", help="what a signed file says, and whether it verifies", allow_abbrev=False)
-    show.add_argument("file", type=Path, metavar="FILE")
-    show.set_defaults(run=_show)
-
-    verify = actions.add_parser("verify", help="verify signed files: every byte, signature and number", allow_abbrev=False)
-    verify.add_argument("files", type=Path, nargs="+", metavar="FILE")
-    verify.set_defaults(run=_verify)
-
-    ledger = actions.add_parser("ledger", help="the runs on record, checked from the first to the last", allow_abbrev=False)
-    ledger.set_defaults(run=_ledger)
-
-    for parser in (show, verify, ledger):
-        parser.add_argument("--json", action="store_true", help="as JSON on stdout")
-    for parser in (show, verify):
-        parser.add_argument(
-            "--key", type=Path, action="append", default=[], metavar="PEM", help="trust this public key too; can be repeated"
-        )
-
-
-def _show(layout: Layout, arguments: argparse.Namespace) -> int:
-    shown = show_file(layout, arguments.file, [load_public_key(path) for path in arguments.key])
-    if arguments.json:
+    layout = Layout.find()
+    shown = show_file(layout, file, [load_public_key(path) for path in key or ()])
+    if as_json:
         emit_json(msgspec.to_builtins(shown))
     else:
         print_shown(shown)
     return 0
 
 
-def _verify(layout: Layout, arguments: argparse.Namespace) -> int:
-    results = verify_files(layout, arguments.files, [load_public_key(path) for path in arguments.key])
-    if arguments.json:
+@app.command(epilog=examples("dgrctl evidence verify certs/evidence/*.json", "dgrctl evidence verify --key signer.pem FILE"))
+def verify(files: Annotated[list[File], typer.Argument(metavar="FILE...")], key: Keys = None, as_json: Json = False) -> int:
+    """Verify signed files: every byte, signature and number."""
+    from dgrctl.console import emit_json
+    from dgrctl.evidence.inspection import verify_files
+    from dgrctl.evidence.public_keys import load_public_key
+    from dgrctl.report.evidence_text import print_result
+
+    layout = Layout.find()
+    results = verify_files(layout, files, [load_public_key(path) for path in key or ()])
+    if as_json:
         emit_json({"files": msgspec.to_builtins(results)})
     else:
         for result in results:
@@ -59,15 +54,21 @@ def _verify(layout: Layout, arguments: argparse.Namespace) -> int:
     return 0 if all(result.verified for result in results) else EvidenceError.exit_code
 
 
-def _ledger(layout: Layout, arguments: argparse.Namespace) -> int:
-    ledger = Ledger(layout)
-    chain = ledger.verify()
+@app.command(epilog=examples("dgrctl evidence ledger"))
+def ledger(as_json: Json = False) -> int:
+    """Show the runs on record, checked from the first to the last."""
+    from dgrctl.console import emit_json, note
+    from dgrctl.evidence.ledger import Ledger
+    from dgrctl.report.evidence_text import print_ledger
+
+    runs = Ledger(Layout.find())
+    chain = runs.verify()
     if chain.torn:
         note(
-            f"{ledger.path} ends in {len(chain.torn)} bytes of a record whose writing was interrupted; "
+            f"{runs.path} ends in {len(chain.torn)} bytes of a record whose writing was interrupted; "
             "the next run sets them aside and goes on"
         )
-    if arguments.json:
+    if as_json:
         records = [
             {"sha256": digest, **msgspec.to_builtins(record)} for digest, record in zip(chain.digests, chain.records, strict=True)
         ]

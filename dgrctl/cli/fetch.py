@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
-import argparse
 from dataclasses import asdict
-from pathlib import Path
+from typing import Annotated
 
-from dgrctl.console import emit_json, note
+import typer
+
+from dgrctl.cli.options import File, Json, Transport, examples
 from dgrctl.layout import Layout
-from dgrctl.upstream.fetch import fetch
+
+app = typer.Typer(add_completion=False)
 
 
-def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds ``fetch``."""
-    parser = commands.add_parser("fetch", help="fetch llama.cpp at the pin, and prove that it is that commit")
-    parser.add_argument("--transport", metavar="NAME", help="use only this transport of the manifest (git, sdist)")
-    parser.add_argument("--from", dest="source", type=Path, metavar="PATH", help="use this bundle or clone of yours")
-    parser.add_argument("--force", action="store_true", help="fetch anew and replace what is there, changed or not")
-    parser.add_argument("--json", action="store_true", help="print the result as JSON on stdout")
-    parser.set_defaults(run=_fetch)
+@app.command(epilog=examples("dgrctl fetch", "dgrctl fetch --from ~/llama.cpp"))
+def fetch(
+    transport: Transport = None,
+    source: Annotated[File | None, typer.Option("--from", metavar="PATH", help="Use this bundle or clone of yours.")] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Fetch anew, and replace what is there, changed or not.", metavar="")
+    ] = False,
+    as_json: Json = False,
+) -> int:
+    """Fetch llama.cpp at the pin, and prove that it is that commit."""
+    from dgrctl.console import emit_json, note
+    from dgrctl.upstream import fetch as upstream
 
-
-def _fetch(layout: Layout, arguments: argparse.Namespace) -> int:
-    result = fetch(layout, transport=arguments.transport, source=arguments.source, force=arguments.force)
-    if arguments.json:
+    result = upstream.fetch(Layout.find(), transport=transport, source=source, force=force)
+    if as_json:
         emit_json(asdict(result))
     if result.changed:
         note(f"fetched commit {result.commit}, tree {result.tree}, by {result.transport}; every byte proven")

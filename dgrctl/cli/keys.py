@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import argparse
+import typer
 
-from dgrctl.console import emit_json, note
-from dgrctl.evidence.keys import KEY_VARIABLE, init_local_key, load_key, local_key_path, signing_key_path
-from dgrctl.evidence.trust import LOCAL_DEVELOPMENT_KEY
+from dgrctl.cli.groups import NearestGroup
+from dgrctl.cli.options import Json, examples
 from dgrctl.layout import Layout
 
-
-def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the group to the command line."""
-    group = commands.add_parser("keys", help="make or show the key that signs evidence on this machine", allow_abbrev=False)
-    actions = group.add_subparsers(dest="action", metavar="ACTION", required=True)
-    init = actions.add_parser("init", help="make the local development key, unless there is one", allow_abbrev=False)
-    init.set_defaults(run=_init)
-    show = actions.add_parser("show", help="the public half of the signing key", allow_abbrev=False)
-    show.add_argument("--json", action="store_true", help="as JSON on stdout")
-    show.set_defaults(run=_show)
+app = typer.Typer(add_completion=False, cls=NearestGroup, help="Make or show the key that signs evidence on this machine.")
 
 
-def _init(layout: Layout, arguments: argparse.Namespace) -> int:
+@app.command(epilog=examples("dgrctl keys init"))
+def init() -> int:
+    """Make the local development key, unless there is one."""
+    from dgrctl.console import note
+    from dgrctl.evidence.keys import KEY_VARIABLE, init_local_key, local_key_path, signing_key_path
+
+    layout = Layout.find()
     path = local_key_path(layout)
     made = init_local_key(layout)
     note(f"made {path}, mode 0600; it vouches for this machine only" if made else f"nothing to do: {path} is there")
@@ -30,7 +26,14 @@ def _init(layout: Layout, arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _show(layout: Layout, arguments: argparse.Namespace) -> int:
+@app.command(epilog=examples("dgrctl keys show", "dgrctl keys show --json"))
+def show(as_json: Json = False) -> int:
+    """Show the public half of the signing key."""
+    from dgrctl.console import emit_json
+    from dgrctl.evidence.keys import load_key, signing_key_path
+    from dgrctl.evidence.trust import LOCAL_DEVELOPMENT_KEY
+
+    layout = Layout.find()
     key = load_key(signing_key_path(layout))
     shown = {
         "keyid": key.keyid,
@@ -39,7 +42,7 @@ def _show(layout: Layout, arguments: argparse.Namespace) -> int:
         "file": str(key.path),
         "public_pem": key.public.pem,
     }
-    if arguments.json:
+    if as_json:
         emit_json(shown)
     else:
         # openssl reads the PEM block and skips what stands before it.

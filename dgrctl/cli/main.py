@@ -1,36 +1,28 @@
-"""``dgrctl``: builds the parser from the command groups and turns errors into messages and exit codes."""
+"""``dgrctl``: runs what was typed, and turns errors into messages and exit codes."""
 
 from __future__ import annotations
 
-import argparse
-import importlib
 import io
 import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from dgrctl import __version__
-from dgrctl.console import emit_json, note, show_error
-from dgrctl.errors import DgrError, StorageError
+import typer
+from typer.core import TyperOption
+from typer.exceptions import Exit, TyperException
+
+from dgrctl.cli.groups import app
+from dgrctl.errors import DgrError, StorageError, UsageError
 from dgrctl.files import storage_errors
-from dgrctl.layout import Layout
+from dgrctl.nearest import suggest
 from dgrctl.termination import orderly_termination
 
-# In the order a release engineer meets them.
-GROUPS = ("fetch", "patch", "build", "arch", "model", "recipe", "worker", "run", "certify", "keys", "evidence", "matrix")
+if TYPE_CHECKING:
+    from typer._click import Command, Context, Parameter
 
-
-def parser(groups: Sequence[str] = GROUPS) -> argparse.ArgumentParser:
-    """The command line with the named groups; each brings only the modules that it needs."""
-    top = argparse.ArgumentParser(
-        prog="dgrctl", description="Run one GGUF model across machines, and prove it.", allow_abbrev=False
-    )
-    top.add_argument("--version", action="version", version=f"dgrctl {__version__}")
-    commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for group in groups:
-        importlib.import_module(f"dgrctl.cli.{group}").register(commands)
-    return top
+_COMPLETE = "_DGRCTL_COMPLETE"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -38,16 +30,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):
         # Data is UTF-8 whatever the locale says; bytes of a file name that are no UTF-8 come out as JSON's own escapes.
         sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
-    words = sys.argv[1:] if argv is None else argv
-    arguments = parser(words[:1] if words and words[0] in GROUPS else GROUPS).parse_args(words)
+    words = list(sys.argv[1:] if argv is None else argv)
+    command = typer.main.get_command(app)
+    if os.environ.get(_COMPLETE):
+        command.main(words, prog_name="dgrctl", complete_var=_COMPLETE)
     try:
         with storage_errors(Path("standard output")), orderly_termination():
-            code = int(arguments.run(Layout.find(), arguments))
+            code = _run(command, words)
             sys.stdout.flush()
             return code
     except DgrError as error:
-        return _report(error, as_json=getattr(arguments, "json", False))
+        return _report(error, as_json=_asks_for_json(words))
     except KeyboardInterrupt:
+        from dgrctl.console import note
+
         note("interrupted; what is complete is kept, the same command continues")
         return 130
     except BrokenPipeError:
@@ -55,7 +51,54 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 141
 
 
+def _run(command: Command, words: list[str]) -> int:
+    # The command's own main() would end the process, and it would take interrupts and broken pipes for itself.
+    try:
+        with command.make_context("dgrctl", words) as context:
+            return int(command.invoke(context) or 0)
+    except Exit as ending:
+        return ending.exit_code
+    except TyperException as error:
+        raise _usage_error(error) from error
+
+
+def _usage_error(error: TyperException) -> UsageError:
+    """What the parser refused, in our own words."""
+    context: Context | None = getattr(error, "ctx", None)
+    if context is None:
+        return UsageError(error.format_message(), remedy="dgrctl --help lists the commands")
+    path = context.command_path
+    remedy = f"{path} --help shows what it takes"
+    parameter: Parameter | None = getattr(error, "param", None)
+    option: str | None = getattr(error, "option_name", None)
+    kind = type(error).__name__
+    if kind == "NoSuchOption" and option is not None:
+        names = [name for each in context.command.get_params(context) for name in each.opts]
+        what, remedy = f"{path} has no option {option}", suggest(option, names, remedy)
+    elif kind == "MissingParameter" and parameter is not None:
+        what = f"{_name(parameter)} is missing"
+    elif parameter is not None:
+        what = f"{_name(parameter)} cannot be used: {error.message}"
+    else:
+        what = error.format_message().rstrip(".")
+    return UsageError(what, where=context.get_usage().removeprefix("Usage: "), remedy=remedy)
+
+
+def _name(parameter: Parameter) -> str:
+    if isinstance(parameter, TyperOption):
+        return f"the option {parameter.opts[0]}"
+    return f"the argument {parameter.metavar or parameter.name}"
+
+
+def _asks_for_json(words: Sequence[str]) -> bool:
+    """True where --json stands among the words, before what ``--`` hands on."""
+    own = words[: words.index("--")] if "--" in words else words
+    return "--json" in own
+
+
 def _report(error: DgrError, *, as_json: bool) -> int:
+    from dgrctl.console import emit_json, show_error
+
     show_error(error)
     try:
         if as_json:

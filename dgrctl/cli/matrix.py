@@ -2,38 +2,41 @@
 
 from __future__ import annotations
 
-import argparse
 from datetime import UTC, datetime
+from typing import Annotated
 
 import msgspec
+import typer
 
-from dgrctl.console import emit_json, note
-from dgrctl.evidence.keys import signing_key
-from dgrctl.evidence.machine import lane_states
-from dgrctl.evidence.matrix import lane_matrix
-from dgrctl.evidence.matrix_file import gather_inputs, write_matrix
-from dgrctl.evidence.trust import local_trust
+from dgrctl.cli.options import Json, examples
 from dgrctl.layout import Layout
-from dgrctl.report.matrix_table import print_matrix
+
+app = typer.Typer(add_completion=False)
 
 
-def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the command to the command line."""
-    parser = commands.add_parser("matrix", help="print the lane matrix", allow_abbrev=False)
-    parser.add_argument("--json", action="store_true", help="as JSON on stdout")
-    parser.add_argument("--write", action="store_true", help="also sign it into certs/matrix.dsse.json")
-    parser.set_defaults(run=_matrix)
+@app.command(epilog=examples("dgrctl matrix", "dgrctl matrix --write --json"))
+def matrix(
+    write: Annotated[bool, typer.Option("--write", help="Also sign the matrix into certs/matrix.dsse.json.", metavar="")] = False,
+    as_json: Json = False,
+) -> int:
+    """Show which lane, device, model and recipe may be advertised."""
+    from dgrctl.console import emit_json, note
+    from dgrctl.evidence.keys import signing_key
+    from dgrctl.evidence.machine import lane_states
+    from dgrctl.evidence.matrix import lane_matrix
+    from dgrctl.evidence.matrix_file import gather_inputs, write_matrix
+    from dgrctl.evidence.trust import local_trust
+    from dgrctl.report.matrix_table import print_matrix
 
-
-def _matrix(layout: Layout, arguments: argparse.Namespace) -> int:
-    key = signing_key(layout) if arguments.write else None
-    matrix = lane_matrix(gather_inputs(layout, local_trust(layout), lane_states(), datetime.now(UTC).date()))
-    for problem in matrix.problems:
+    layout = Layout.find()
+    key = signing_key(layout) if write else None
+    found = lane_matrix(gather_inputs(layout, local_trust(layout), lane_states(), datetime.now(UTC).date()))
+    for problem in found.problems:
         note(f"not used: certs/evidence/{problem.file}: {problem.reason}")
-    if arguments.json:
-        emit_json(msgspec.to_builtins(matrix))
+    if as_json:
+        emit_json(msgspec.to_builtins(found))
     else:
-        print_matrix(matrix)
+        print_matrix(found)
     if key is not None:
-        note(f"signed matrix: {write_matrix(layout, matrix, key)}")
+        note(f"signed matrix: {write_matrix(layout, found, key)}")
     return 0

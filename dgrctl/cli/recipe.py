@@ -2,51 +2,43 @@
 
 from __future__ import annotations
 
-import argparse
+from typing import TYPE_CHECKING, Annotated
 
-from dgrctl.console import emit_json, note
+import typer
+
+from dgrctl.cli.groups import NearestGroup
+from dgrctl.cli.options import Json, Storage, complete_models, complete_recipes, examples
 from dgrctl.layout import Layout
-from dgrctl.recipes.check import Resolved, resolved
-from dgrctl.recipes.place import place_model
-from dgrctl.recipes.placement import PlacedStage
-from dgrctl.recipes.recipe import find_recipe
-from dgrctl.report.table import print_table
+
+if TYPE_CHECKING:
+    from dgrctl.recipes.check import Resolved
+    from dgrctl.recipes.placement import PlacedStage
+
+app = typer.Typer(add_completion=False, cls=NearestGroup, help="Check a recipe, or compute a placement for given machines.")
 
 
-def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds ``recipe`` and its subcommands."""
-    group = commands.add_parser("recipe", help="check a recipe, show its placement, or compute one", allow_abbrev=False)
-    actions = group.add_subparsers(dest="action", metavar="ACTION", required=True)
-    check = actions.add_parser(
-        "check", help="check a recipe against its model; show layers and bytes per stage", allow_abbrev=False
-    )
-    check.add_argument("recipe", metavar="RECIPE", help="a recipe's file, or its name under recipes/")
-    check.add_argument("--storage", metavar="FOLDER", help="model storage (default: DGR_STORAGE, else .dgr/models)")
-    check.add_argument("--json", action="store_true", help="print one JSON document on stdout")
-    check.set_defaults(run=_check)
+@app.command(epilog=examples("dgrctl recipe check smollm2-135m.cpu-2stage"))
+def check(
+    recipe: Annotated[
+        str,
+        typer.Argument(metavar="RECIPE", help="A recipe's file, or its name under recipes/.", autocompletion=complete_recipes),
+    ],
+    storage: Storage = None,
+    as_json: Json = False,
+) -> int:
+    """Check a recipe against its model, and show layers and bytes per stage."""
+    from dgrctl.console import emit_json, note
+    from dgrctl.recipes.check import resolved
+    from dgrctl.recipes.recipe import find_recipe
+    from dgrctl.report.table import print_table
 
-    place = actions.add_parser(
-        "place", help="cut a model for machines of given memory; a target of manifests/targets/ too", allow_abbrev=False
-    )
-    place.add_argument("model", metavar="MODEL", help="a model, or a target")
-    place.add_argument("--memory", required=True, metavar="SIZES", help="each machine's in route order: 128GiB,96GiB,…")
-    place.add_argument("--context", type=int, default=8192, metavar="N", help="positions per session (default: 8192)")
-    place.add_argument("--sessions", type=int, default=1, metavar="N", help="at once (default: 1)")
-    place.add_argument("--ubatch", type=int, default=512, metavar="N", help="rows of one decode call (default: 512)")
-    place.add_argument("--kv-type-k", default="f16", metavar="TYPE", help="type of cached keys (default: f16)")
-    place.add_argument("--kv-type-v", default="f16", metavar="TYPE", help="type of cached values (default: f16)")
-    place.add_argument("--storage", metavar="FOLDER", help="model storage (default: DGR_STORAGE, else .dgr/models)")
-    place.add_argument("--json", action="store_true", help="print one JSON document on stdout")
-    place.set_defaults(run=_place)
-
-
-def _check(layout: Layout, arguments: argparse.Namespace) -> int:
-    found = resolved(layout, find_recipe(layout, arguments.recipe), arguments.storage)
-    if arguments.json:
+    layout = Layout.find()
+    found = resolved(layout, find_recipe(layout, recipe), storage)
+    if as_json:
         emit_json(_document(found))
         return 0
-    recipe = found.recipe
-    note(f"{recipe.name}: {recipe.model} on lane {recipe.lane}, wire {recipe.boundary.wire}, digest {recipe.digest()}")
+    used = found.recipe
+    note(f"{used.name}: {used.model} on lane {used.lane}, wire {used.boundary.wire}, digest {used.digest()}")
     rows = [
         (f"{index}", stage.role, str(stage.layers), f"{stage.layers.end - stage.layers.begin}", f"{stage.bytes:,}")
         for index, stage in enumerate(found.stages)
@@ -55,23 +47,43 @@ def _check(layout: Layout, arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _place(layout: Layout, arguments: argparse.Namespace) -> int:
+@app.command(epilog=examples("dgrctl recipe place smollm2-135m-instruct-q4_1 --memory 1GiB,1GiB"))
+def place(
+    model: Annotated[
+        str, typer.Argument(metavar="MODEL", help="A model, or a target of manifests/targets/.", autocompletion=complete_models)
+    ],
+    memory: Annotated[
+        str, typer.Option("--memory", metavar="SIZES", help="Each machine's memory, in route order: 128GiB,96GiB,...")
+    ],
+    context: Annotated[int, typer.Option("--context", metavar="N", help="Positions per session.")] = 8192,
+    sessions: Annotated[int, typer.Option("--sessions", metavar="N", help="Sessions at once.")] = 1,
+    ubatch: Annotated[int, typer.Option("--ubatch", metavar="N", help="Rows of one decode call.")] = 512,
+    kv_type_k: Annotated[str, typer.Option("--kv-type-k", metavar="TYPE", help="Type of cached keys.")] = "f16",
+    kv_type_v: Annotated[str, typer.Option("--kv-type-v", metavar="TYPE", help="Type of cached values.")] = "f16",
+    storage: Storage = None,
+    as_json: Json = False,
+) -> int:
+    """Cut a model for machines of given memory."""
+    from dgrctl.console import emit_json, note
+    from dgrctl.recipes.place import place_model
+    from dgrctl.report.table import print_table
+
     settings = {
         "threads": 1,
-        "context": arguments.context,
-        "sessions": arguments.sessions,
-        "ubatch": arguments.ubatch,
+        "context": context,
+        "sessions": sessions,
+        "ubatch": ubatch,
         "flash_attention": True,
-        "kv_type_k": arguments.kv_type_k,
-        "kv_type_v": arguments.kv_type_v,
+        "kv_type_k": kv_type_k,
+        "kv_type_v": kv_type_v,
         "prefill_window": 1,
     }
-    model, placed = place_model(layout, arguments.model, arguments.memory, settings, arguments.storage)
+    cut, placed = place_model(Layout.find(), model, memory, settings, storage)
     ranges = [[stage.layers.begin, stage.layers.end] for stage in placed]
-    if arguments.json:
-        emit_json({"model": model.model_id, "layer_count": model.layer_count, "stages": [_placed(stage) for stage in placed]})
+    if as_json:
+        emit_json({"model": cut.model_id, "layer_count": cut.layer_count, "stages": [_placed(stage) for stage in placed]})
         return 0
-    note(f"{model.model_id}: {len(placed)} stages; in a recipe: ranges = {ranges}")
+    note(f"{cut.model_id}: {len(placed)} stages; in a recipe: ranges = {ranges}")
     rows = [
         (f"{index}", str(stage.layers), *(f"{value:,}" for key, value in _placed(stage).items() if key not in ("begin", "end")))
         for index, stage in enumerate(placed)

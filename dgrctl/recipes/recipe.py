@@ -18,6 +18,7 @@ from dgrctl.documents import load_toml
 from dgrctl.errors import InputError
 from dgrctl.lanes.device import LANES
 from dgrctl.layout import Layout
+from dgrctl.nearest import suggest
 from dgrctl.recipes.offered import KV_TYPES, REFUSED_WIRES, WIRES
 
 _NAME = r"^[a-z0-9][a-z0-9._-]*$(?!\n)"
@@ -88,7 +89,7 @@ def find_recipe(layout: Layout, named: str) -> Path:
         raise InputError(
             f"unknown recipe {named!r}",
             where=str(layout.recipes),
-            remedy=f"name one of these recipes ({', '.join(known) or 'none'}), or a file",
+            remedy=suggest(named, known, f"name one of these recipes ({', '.join(known) or 'none'}), or a file"),
         )
     return layout.recipes / f"{named}.toml"
 
@@ -119,7 +120,7 @@ def _problems(recipe: Recipe, path: Path) -> Iterator[Problem]:
     if recipe.name != path.stem:
         yield "name", f"it is called {recipe.name!r} in a file called {path.name!r}", "make the two equal"
     if recipe.lane not in LANES:
-        yield "lane", f"there is no lane {recipe.lane!r}", f"name one of {', '.join(LANES)}"
+        yield "lane", f"there is no lane {recipe.lane!r}", suggest(recipe.lane, LANES, f"name one of {', '.join(LANES)}")
     wire = recipe.boundary.wire
     if wire not in WIRES:
         reason = REFUSED_WIRES.get(wire, "no worker speaks it")

@@ -45,7 +45,7 @@ def on_small_disk(puller: Puller, size: int, script: str) -> Completed:
 
 def failure(output: str) -> dict[str, str]:
     """The error document that --json printed first."""
-    document: dict[str, str] = json.JSONDecoder().raw_decode(output)[0]
+    document: dict[str, str] = json.JSONDecoder().raw_decode(output)[0]["error"]
     return document
 
 
@@ -57,7 +57,7 @@ def test_a_disk_that_is_too_small_is_found_out_first(puller: Puller) -> None:
     pull = command(puller, "pull", MODEL_ID, "--json")
     done = on_small_disk(puller, MIB, f"{pull}; echo code $?; find {puller.storage} -type f -not -name '*.lock'")
     error = failure(done.stdout)
-    assert error["error"] == "storage"
+    assert error["class"] == "storage"
     assert "more bytes, and" in error["what"]
     assert "Downloading" not in done.stderr
     assert done.stdout.endswith(f"code {StorageError.exit_code}\n")  # and no file is left
@@ -79,7 +79,7 @@ def test_a_disk_that_fills_up_meanwhile(puller: Puller, step: str, expected: str
     )
     done = on_small_disk(puller, 4 * MIB, script)
     error = failure(done.stdout)
-    assert error["error"] == "storage"
+    assert error["class"] == "storage"
     assert expected in error["what"]
     assert "free space" in error["remedy"]
     assert "Traceback" not in done.stderr

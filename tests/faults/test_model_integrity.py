@@ -56,7 +56,7 @@ def test_a_changed_byte_is_refused_and_only_its_part_is_brought_again(pulled: Pu
     for action in ("verify", "pull"):
         refused = pulled.run(action, MODEL_ID, "--json")
         assert refused.returncode == IntegrityError.exit_code
-        error = json.loads(refused.stdout)
+        error = json.loads(refused.stdout)["error"]
         assert error["where"] == str(second)
         assert error["remedy"] == f"dgrctl model pull {MODEL_ID} --repair"
     assert server.requested == []
@@ -98,7 +98,7 @@ def test_a_download_that_breaks_off(puller: Puller, server: PackageServer) -> No
     server.stall_after, server.cut = 500, True
     done = puller.pull("--json")
     assert done.returncode == FetchError.exit_code
-    error = json.loads(done.stdout)
+    error = json.loads(done.stdout)["error"]
     assert "tiny-model-0==1.0" in error["what"]
     assert error["detail"]
     assert "again" in error["remedy"]
@@ -112,14 +112,14 @@ def test_nobody_has_the_package(puller: Puller) -> None:
     puller.tiny.wheels[0].path.unlink()
     done = puller.pull("--json")
     assert done.returncode == FetchError.exit_code
-    assert "No matching distribution" in json.loads(done.stdout)["detail"]
+    assert "No matching distribution" in json.loads(done.stdout)["error"]["detail"]
 
 
 def test_an_index_that_offers_other_bytes(puller: Puller) -> None:
     write_wheel(puller.tiny.links, {"tiny_model/evil.gguf": b"evil"}, distribution="tiny-model-0")
     done = puller.pull("--json")
     assert done.returncode == FetchError.exit_code
-    assert "does not have the pinned SHA-256" in json.loads(done.stdout)["what"]
+    assert "does not have the pinned SHA-256" in json.loads(done.stdout)["error"]["what"]
     assert not list(puller.folder.glob("*.gguf"))
 
 

@@ -103,7 +103,7 @@ def test_a_changed_byte_is_found_and_named(maker: Puller) -> None:
     part.write_bytes(data)
     for command in (MAKE, ("verify", ID)):
         refused = maker.run(*command, "--json")
-        error = json.loads(refused.stdout)
+        error = json.loads(refused.stdout)["error"]
         assert refused.returncode == IntegrityError.exit_code
         assert part.name in error["what"]
         assert "again" in error["remedy"] or "anew" in error["remedy"]

@@ -60,9 +60,9 @@ def test_the_error_as_json(dgrctl: Any) -> None:
             pass
         with workers_of(process.pid) as workers:
             os.kill(workers[1].pid, signal.SIGKILL)
-            error = json.loads(process.stdout.read())
+            error = json.loads(process.stdout.read())["error"]
         assert process.wait(PATIENCE) == EXIT_STAGE
-    assert error["error"] == "stage"
+    assert error["class"] == "stage"
     assert error["exit_code"] == EXIT_STAGE
     assert "SIGKILL" in error["what"]
 

@@ -325,7 +325,7 @@ def test_what_does_not_belong_together_is_refused_before_anything_starts(
     finished = checkout.certify(*arguments)
     assert finished.returncode == code, finished.stderr
     assert words in finished.stderr
-    error = json.loads(finished.stdout)
+    error = json.loads(finished.stdout)["error"]
     assert error["exit_code"] == code
     assert error["where"]
     assert error["remedy"]

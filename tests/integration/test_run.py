@@ -122,8 +122,8 @@ def admitted(route: LocalRoute, prompt: common_pb2.Prompt) -> Iterator[Any]:
 def test_more_than_the_context_is_refused_with_the_bound(dgrctl: Any, route: LocalRoute) -> None:
     finished = dgrctl.run("run", "--json", "--recipe", RECIPE, "--prompt", "x", "--max-tokens", "5000")
     assert finished.returncode == AdmissionError.exit_code
-    error = json.loads(finished.stdout)
-    assert error["error"] == "admission"
+    error = json.loads(finished.stdout)["error"]
+    assert error["class"] == "admission"
     assert "context = 2048" in error["what"]
     with pytest.raises(AdmissionError, match="context = 2048"):
         list(route.generate(common_pb2.Prompt(text="word " * 2100), max_tokens=1))
@@ -183,7 +183,7 @@ def test_a_prompt_file_that_is_not_utf8(dgrctl: Any, tmp_path: Path) -> None:
     file.write_bytes("café".encode("latin-1"))
     finished = dgrctl.run("run", "--json", "--recipe", RECIPE, "--prompt-file", str(file))
     assert finished.returncode == InputError.exit_code
-    assert str(file) in json.loads(finished.stdout)["where"]
+    assert str(file) in json.loads(finished.stdout)["error"]["where"]
 
 
 def test_a_reader_that_goes_away_ends_the_run_and_its_workers(dgrctl: Any) -> None:

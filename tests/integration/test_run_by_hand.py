@@ -130,7 +130,7 @@ def test_a_taken_port_is_refused_before_the_model_is_touched(dgrctl: Any) -> Non
         finished = dgrctl.run(*arguments)
     assert finished.returncode == EXIT_STAGE
     assert b"Hashing" not in finished.stderr
-    error = json.loads(finished.stdout)
+    error = json.loads(finished.stdout)["error"]
     assert f"cannot listen on {address}: Address already in use" in error["what"]
 
 

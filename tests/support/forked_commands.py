@@ -17,7 +17,11 @@ from pathlib import Path
 import model_program
 
 _CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["forked_commands", *(f"dgrctl.cli.{group}" for group in ("fetch", "patch", "build", "model"))])
+_LOADED = ("fetch", "patch", "build", "model")
+_NEEDED = ("upstream.fetch", "upstream.stack", "lanes.build", "artifacts.provision", "artifacts.synth.make", "report.patch_text")
+_CONTEXT.set_forkserver_preload(
+    ["forked_commands", *(f"dgrctl.cli.{name}" for name in _LOADED), *(f"dgrctl.{name}" for name in _NEEDED)]
+)
 
 
 def run_forked(

@@ -63,8 +63,6 @@ def _arm(happen: Callable[[], None], step: str) -> None:
 
 def run(mode: str, step: str, arguments: list[str]) -> NoReturn:
     """Runs dgrctl to its end, if it comes to that."""
-    # The other groups are not needed here, and loading them would take most of the time.
-    vars(command_line)["GROUPS"] = ("fetch", "patch", "build", "model")
     if mode == "burst":
         resource.setrlimit(resource.RLIMIT_FSIZE, (int(step), resource.RLIM_INFINITY))
         signal.signal(signal.SIGXFSZ, signal.SIG_DFL)

@@ -15,6 +15,7 @@ from dgrctl.files import write_atomic
 from dgrctl.lanes.build import build_extra, verified_build
 from dgrctl.lanes.record import BuildRecord
 from dgrctl.layout import Layout
+from dgrctl.nearest import suggest
 from dgrctl.recipes.architectures import Architecture, Roster, load_roster, save_roster
 from dgrctl.report.pages import architectures_page
 
@@ -36,7 +37,11 @@ def check(layout: Layout, names: Sequence[str]) -> list[Architecture]:
     known = architecture_names(layout)
     for name in names:
         if name not in known:
-            raise InputError(f"the pin knows no architecture {name!r}", where="NAME", remedy="dgrctl arch list names all of them")
+            raise InputError(
+                f"the pin knows no architecture {name!r}",
+                where="NAME",
+                remedy=suggest(name, known, "dgrctl arch list names all of them"),
+            )
     build = verified_build(layout, LANE)
     generators = build_extra(layout, LANE, "reference", GENERATORS, title="Building upstream's generator of small models")
     chosen = list(names) or known

@@ -68,7 +68,7 @@ class TestKeys:
         init_local_key(layout)
         spoil(local_key_path(layout))  # type: ignore[operator]
         assert main(["keys", "show", "--json"]) == 23
-        assert json.loads(said(capsys)[0])["error"] == "key"
+        assert json.loads(said(capsys)[0])["error"]["class"] == "key"
 
 
 class TestVerify:
