@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from dgrctl.cli.groups import GROUPS
 from dgrctl.errors import InputError, UsageError
+from dgrctl.layout import Layout
 
 SLOW = ("numpy", "gguf", "grpc", "cryptography")
 PROGRAM = "import sys; from dgrctl.cli.main import main; code = main(); "
@@ -140,3 +143,26 @@ class TestCompletion:
     def test_every_shell_gets_its_script(self, shell: str) -> None:
         done = dgrctl(_DGRCTL_COMPLETE=f"source_{shell}")
         assert (done.returncode, "dgrctl" in done.stdout) == (0, True)
+
+
+class TestStanding:
+    """``dgrctl`` alone, in a checkout where nothing was done."""
+
+    @pytest.fixture
+    def fresh(self, tmp_path: Path) -> Path:
+        for name in ("manifests", "patches"):
+            shutil.copytree(Layout.find().root / name, tmp_path / name)
+        return tmp_path
+
+    def test_as_json(self, fresh: Path) -> None:
+        done = dgrctl("--json", DGR_ROOT=str(fresh))
+        assert done.returncode == 0, done.stderr
+        document = json.loads(done.stdout)
+        assert [step["name"] for step in document["steps"]] == ["fetched", "patched", "built", "pulled", "certified"]
+        assert (document["steps"][0]["there"], document["next"], document["verified"]) == ([], "dgrctl fetch", False)
+
+    def test_in_words(self, fresh: Path) -> None:
+        done = dgrctl(DGR_ROOT=str(fresh))
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.splitlines()[-1].split(maxsplit=1) == ["next", "dgrctl fetch"]
+        assert "not verified" in done.stderr
