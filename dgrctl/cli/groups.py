@@ -48,7 +48,7 @@ class NearestGroup(TyperGroup):
         """
         name = args[0]
         if name in self.commands:
-            return name, self.loaded(name), args[1:]
+            return name, _quick(self.loaded(name), ctx), args[1:]
         if ctx.resilient_parsing:
             return None, None, args[1:]
         raise UsageError(
@@ -118,3 +118,17 @@ def _show_standing(*, as_json: bool) -> int:
     print(f"next       {found.next}", flush=True)
     note("not verified: this looks at names and sizes alone; dgrctl --help lists the commands")
     return 0
+
+
+def command_line() -> Command:
+    """The whole command line, ready to run."""
+    command = typer.main.get_command(app)
+    return _quick(command, typer.Context(command, info_name="dgrctl"))
+
+
+def _quick(command: Command, ctx: typer.Context) -> Command:
+    """Gives the flags that Typer makes itself the default False: pydantic coerces None, and pydantic is slow to load."""
+    for parameter in (*command.params, command.get_help_option(ctx)):
+        if parameter is not None and parameter.name in ("help", "install_completion", "show_completion"):
+            parameter.default = False
+    return command

@@ -9,11 +9,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
 from typer.core import TyperOption
 from typer.exceptions import Exit, TyperException
 
-from dgrctl.cli.groups import app
+from dgrctl.cli.groups import command_line
 from dgrctl.errors import DgrError, StorageError, UsageError
 from dgrctl.files import storage_errors
 from dgrctl.nearest import suggest
@@ -31,7 +30,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         # Data is UTF-8 whatever the locale says; bytes of a file name that are no UTF-8 come out as JSON's own escapes.
         sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
     words = list(sys.argv[1:] if argv is None else argv)
-    command = typer.main.get_command(app)
+    command = command_line()
     if os.environ.get(_COMPLETE):
         command.main(words, prog_name="dgrctl", complete_var=_COMPLETE)
     try:

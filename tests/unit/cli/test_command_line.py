@@ -15,7 +15,7 @@ from dgrctl.cli.groups import GROUPS
 from dgrctl.errors import InputError, UsageError
 from dgrctl.layout import Layout
 
-SLOW = ("numpy", "gguf", "grpc", "cryptography")
+SLOW = ("numpy", "gguf", "grpc", "cryptography", "pydantic")
 PROGRAM = "import sys; from dgrctl.cli.main import main; code = main(); "
 
 
