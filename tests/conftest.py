@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 from _pytest.tmpdir import tmppath_result_key
+from cpu_cgroups import CpuCgroup
 from fixture_models import FixtureModels
 
 import dgrctl.wire as _wire  # noqa: F401 - puts the generated contract on the path as dgr.v1
@@ -203,3 +204,13 @@ class Dgrctl:
 def dgrctl(layout: Layout) -> Dgrctl:
     """The command line."""
     return Dgrctl(layout)
+
+
+@pytest.fixture
+def cpu_cgroup() -> Iterator[Callable[[int], CpuCgroup]]:
+    """Makes a cgroup with a CPU quota, in hundredths of a processor."""
+    cgroup = CpuCgroup()
+    try:
+        yield cgroup.make
+    finally:
+        cgroup.remove()

@@ -10,7 +10,9 @@ Formats: cgroup v1 ``memory.oom_control``, cgroup v2 ``memory.events.local``, an
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
+
+from dgrctl.runtime.cgroups import cgroup_folder
 
 _COUNTER = "oom_kill"
 
@@ -81,35 +83,17 @@ def _counter_file(proc: Path, pid: int) -> Path | None:
         mounts = (proc / "self" / "mountinfo").read_text().splitlines()
     except OSError:
         return None
-    unified: Path | None = None
+    unified: tuple[Path, Path] | None = None
     for membership in memberships:
         _, controllers, path = membership.split(":", 2)
         if "memory" in controllers.split(","):
-            folder = _folder(mounts, "cgroup", "memory", path)
-            return _readable(folder, "memory.oom_control")
+            return _readable(cgroup_folder(mounts, "cgroup", "memory", path), "memory.oom_control")
         if not controllers:
-            unified = _folder(mounts, "cgroup2", None, path)
+            unified = cgroup_folder(mounts, "cgroup2", None, path)
     return _readable(unified, "memory.events.local") or _readable(unified, "memory.events")
 
 
-def _folder(mounts: list[str], kind: str, option: str | None, path: str) -> Path | None:
-    """Where the cgroup ``path`` of one hierarchy lies in the file system.
-
-    ``mounts``: lines of /proc/self/mountinfo: ``id parent device root mountpoint options … - kind source superoptions``.
-    """
-    for line in mounts:
-        left, _, right = line.partition(" - ")
-        found, _, options = right.split(" ", 2)
-        if found != kind or (option is not None and option not in options.split(",")):
-            continue
-        root, mountpoint = left.split(" ")[3:5]
-        if PurePosixPath(path).is_relative_to(root):
-            path = str(PurePosixPath(path).relative_to(root))
-        return Path(mountpoint) / path.lstrip("/")
-    return None
-
-
-def _readable(folder: Path | None, name: str) -> Path | None:
-    if folder is None:
+def _readable(place: tuple[Path, Path] | None, name: str) -> Path | None:
+    if place is None:
         return None
-    return folder / name if _count(folder / name) is not None else None
+    return place[0] / name if _count(place[0] / name) is not None else None

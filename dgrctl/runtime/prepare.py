@@ -13,6 +13,7 @@ from dgrctl.layout import Layout
 from dgrctl.recipes.architectures import require_splittable
 from dgrctl.recipes.placement import LayerRange, check_model, resolve
 from dgrctl.recipes.recipe import Recipe, find_recipe, load_recipe
+from dgrctl.runtime.cgroups import warn_of_quota
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class Prepared:
 
 
 def prepare(layout: Layout, recipe: str, storage: str | None = None) -> Prepared:
-    """Reads a recipe and verifies what it needs.
+    """Reads a recipe, verifies what it needs, and warns where a processor quota is too small for it.
 
     Args:
         recipe: Its name or file.
@@ -38,6 +39,7 @@ def prepare(layout: Layout, recipe: str, storage: str | None = None) -> Prepared
         DgrError: the model was not pulled or the lane not built; the remedy is the command that does.
     """
     wanted = load_recipe(find_recipe(layout, recipe))
+    warn_of_quota(wanted.execution.threads)
     manifest = known_manifest(layout, wanted.model, storage)
     check_model(wanted, manifest)
     require_splittable(layout, wanted, manifest)
