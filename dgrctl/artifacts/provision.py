@@ -6,10 +6,11 @@ and leftovers with names of their own. Being there is never taken for being righ
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -135,6 +136,20 @@ def verified_model(layout: Layout, model_id: str, storage: Storage = None) -> Lo
         )
     _refuse_bad(survey(folder, manifest), repair_command)
     return open_set(layout, manifest, folder)
+
+
+@contextlib.contextmanager
+def held_model(layout: Layout, model_id: str, storage: Storage = None) -> Iterator[None]:
+    """Lets nobody pull, repair or make the model during the block, while other readers may go on.
+
+    A user who may not write to the storage cannot take its lock; then nothing is held.
+    """
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(StorageError, OSError):
+            root = storage_root(layout, storage)
+            path = root / ".locks" / f"{model_id}.lock"
+            stack.enter_context(file_lock(path, f"model {model_id} in {root}", shared=True))
+        yield
 
 
 def statuses(layout: Layout, storage: Storage = None) -> list[ModelStatus]:

@@ -160,12 +160,23 @@ def build_extra(layout: Layout, lane: str, role: str, programs: Sequence[str], *
 
 
 @contextlib.contextmanager
+def held_build(layout: Layout, lane: str) -> Iterator[None]:
+    """Lets nobody build ``lane`` during the block, while others may use what was built."""
+    with state_lock(layout, _lock_name(lane), shared=True):
+        yield
+
+
+def _lock_name(lane: str) -> str:
+    return f"build-{lane}"
+
+
+@contextlib.contextmanager
 def _at_work(layout: Layout, lane: str, isa: str | None = None, jobs: int | None = None) -> Iterator[Workbench]:
     """Finds the tools and holds everything that must not change under them."""
     chosen = _level(lane, isa)
     tools = find_toolchain()
     with (
-        state_lock(layout, f"build-{lane}") as build_lock,
+        state_lock(layout, _lock_name(lane)) as build_lock,
         state_lock(layout, UPSTREAM_LOCK, shared=True) as upstream_lock,
         state_lock(layout, WORKSPACE_LOCK, shared=True) as workspace_lock,
     ):
