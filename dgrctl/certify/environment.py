@@ -1,7 +1,9 @@
-"""What can bend a measurement on this machine: processor, load, memory, kernel, virtualisation, clocks, throttling, stolen time.
+"""What can bend a measurement on this machine: processor, load, memory, kernel, virtualisation, clocks, throttling, stolen time,
+processor quota, and the time that tasks wait for a processor.
 
 Everything is read from /proc and /sys; what a kernel or a container does not show is None and never guessed. Formats: proc(5)
-for cpuinfo, loadavg, meminfo and stat; cpufreq.rst and sysfs-devices-system-cpu in Linux's Documentation for the rest.
+for cpuinfo, loadavg, meminfo and stat; cpufreq.rst and sysfs-devices-system-cpu and accounting/psi.rst in Linux's
+Documentation for the rest.
 """
 
 from __future__ import annotations
@@ -12,7 +14,8 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 
-from dgrctl.evidence.certification import CpuTimes, Reading
+from dgrctl.evidence.certification import CpuQuota, CpuTimes, Reading
+from dgrctl.runtime.cgroups import cpu_quota
 
 _CPUS = "sys/devices/system/cpu"
 
@@ -36,6 +39,8 @@ def capture(root: Path = Path("/")) -> Reading:
         throttle_events=_sum(_per_cpu(root, "thermal_throttle/core_throttle_count")),
         temperature_millicelsius=max(_numbers(root.glob("sys/class/thermal/thermal_zone*/temp")), default=None),
         times=cpu_times(root),
+        cpu_quota=_quota(root),
+        cpu_pressure_us=cpu_pressure_us(root),
     )
 
 
@@ -53,6 +58,19 @@ def cpu_times(root: Path = Path("/")) -> CpuTimes:
     return CpuTimes(total=sum(ticks), stolen=ticks[7] if len(ticks) == 8 else 0)
 
 
+def cpu_pressure_us(root: Path = Path("/")) -> int | None:
+    """For how long some task of the machine has waited for a processor since boot; None on kernels without these figures.
+
+    A kernel has them from Linux 4.20 on, unless it is built or started without them (``CONFIG_PSI``, ``psi=0``).
+    """
+    for line in (_text(root / "proc/pressure/cpu") or "").splitlines():
+        kind, _, figures = line.partition(" ")
+        total = figures.rpartition("total=")[2]
+        if kind == "some" and total.isdigit():
+            return int(total)
+    return None
+
+
 def stolen_ppm(before: CpuTimes, after: CpuTimes) -> int:
     """Share of processor time that a hypervisor gave to others between two looks, in parts per million."""
     total = after.total - before.total
@@ -65,6 +83,9 @@ def changes(before: Reading, after: Reading) -> list[str]:
     for field in ("cpu_model", "cpu_flags", "cpus", "kernel", "virtualisation", "memory_total_kib", "governor"):
         if getattr(before, field) != getattr(after, field):
             found.append(f"{field} changed during the run")
+    quotas = [reading.cpu_quota.cpus if reading.cpu_quota is not None else None for reading in (before, after)]
+    if quotas[0] != quotas[1]:
+        found.append(f"the CPU quota changed during the run, from {quotas[0] or 'none'} to {quotas[1] or 'none'}")
     if before.throttle_events is not None and after.throttle_events is not None:
         events = after.throttle_events - before.throttle_events
         if events > 0:
@@ -102,6 +123,18 @@ def _virtualisation(root: Path, flags: list[str]) -> str:
         vendor = f"hypervisor ({product})" if product else "hypervisor"
     container = (root / ".dockerenv").exists() or (root / "run/.containerenv").exists()
     return (vendor or "none") + ("+container" if container else "")
+
+
+def _quota(root: Path) -> CpuQuota | None:
+    quota = cpu_quota(root)
+    if quota is None:
+        return None
+    return CpuQuota(
+        cpus=f"{float(quota.cpus):.3f}",
+        periods=quota.periods,
+        throttled_periods=quota.throttled_periods,
+        throttled_us=quota.throttled_us,
+    )
 
 
 def _frequencies(root: Path) -> tuple[int, ...] | None:

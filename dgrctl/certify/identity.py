@@ -6,11 +6,14 @@ them with. A reference of another model, ubatch or cache type would be compared 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Literal
 
 from dgr.v1 import reference_pb2, worker_pb2
 
+from dgrctl.canonical import canonical_sha256
 from dgrctl.errors import CertificationVoid
+from dgrctl.evidence.certification import Process
 from dgrctl.recipes.fingerprint import expected
 from dgrctl.runtime.prepare import Prepared
 
@@ -32,6 +35,24 @@ def stage_identity(prepared: Prepared) -> dict[str, str]:
 def reference_identity(prepared: Prepared) -> dict[str, str]:
     """Fields that the reference's must hold."""
     return {key: value for key, value in stage_identity(prepared).items() if not key.startswith(_OF_STAGES_ONLY)}
+
+
+def check_processes(
+    prepared: Prepared,
+    phase: Literal["parity", "speed"],
+    reference: reference_pb2.ReferenceDescribeResponse,
+    stages: Sequence[worker_pb2.DescribeResponse],
+) -> list[Process]:
+    """Checks the reference and every stage, and returns the fingerprint of what each states.
+
+    Raises:
+        CertificationVoid: names the first field that differs, with both values.
+    """
+    for stage in stages:
+        check_stage(prepared, stage)
+    check_reference(prepared, reference, stages[0])
+    said = [("reference", reference.compatibility), *((f"stage-{index}", one.compatibility) for index, one in enumerate(stages))]
+    return [Process(phase=phase, name=name, compatibility_sha256=canonical_sha256(dict(document))) for name, document in said]
 
 
 def check_stage(prepared: Prepared, stage: worker_pb2.DescribeResponse) -> None:

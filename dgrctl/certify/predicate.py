@@ -11,7 +11,7 @@ from dgrctl.certify.parity import PromptParity
 from dgrctl.certify.subject import Subject
 from dgrctl.evidence import certification as predicate
 from dgrctl.evidence.ledger_records import Combination, Intent
-from dgrctl.evidence.ratios import estimate
+from dgrctl.evidence.looks import estimates, pairs_demanded
 from dgrctl.evidence.totals import actual_counts, difference_string, expected_counts, parity_totals
 from dgrctl.evidence.verdict import reasons_to_fail
 from dgrctl.lanes.record import REFERENCE, WORKER
@@ -34,6 +34,7 @@ class Measured:
     whole_threads: int
     before: predicate.Reading
     after: predicate.Reading
+    processes: tuple[predicate.Process, ...]
 
 
 def intent_of(subject: Subject) -> Intent:
@@ -89,11 +90,18 @@ def certification(subject: Subject, measured: Measured) -> predicate.Certificati
         speed=speed,
         completion=predicate.Completion(
             marker="complete",
-            expected=expected_counts(lock, list(prompt_tokens.values()), model, len(prepared.ranges) - 1),
+            expected=expected_counts(
+                lock,
+                list(prompt_tokens.values()),
+                model,
+                len(prepared.ranges) - 1,
+                pairs_demanded(measured.pairs, lock.speed, measured.nonce),
+            ),
             actual=actual_counts(parity, speed),
         ),
         verdict="failed" if reasons else "passed",
         reasons=reasons,
+        processes=measured.processes,
     )
 
 
@@ -170,15 +178,7 @@ def _run(result: PromptParity) -> predicate.ParityRun:
 
 def _speed(subject: Subject, measured: Measured) -> predicate.Speed:
     locked, pairs = subject.lock.speed, measured.pairs
-
-    def ratio(phase: str, durations: list[tuple[int, int]]) -> predicate.RatioEstimate:
-        return estimate(
-            durations,
-            confidence=locked.confidence,
-            resamples=locked.bootstrap_resamples,
-            seed=f"{measured.nonce}:{phase}",
-        )
-
+    prefill, decode = estimates(pairs, locked, measured.nonce)
     return predicate.Speed(
         warmup=locked.warmup,
         prompt_tokens=locked.prompt_tokens,
@@ -186,11 +186,12 @@ def _speed(subject: Subject, measured: Measured) -> predicate.Speed:
         whole_threads=measured.whole_threads,
         stage_threads=subject.prepared.recipe.execution.threads,
         pairs=pairs,
-        prefill=ratio("prefill", [(pair.whole_prefill_us, pair.split_prefill_us) for pair in pairs]),
-        decode=ratio("decode", [(pair.whole_decode_us, pair.split_decode_us) for pair in pairs]),
+        prefill=prefill,
+        decode=decode,
         confidence=locked.confidence,
         bootstrap_resamples=locked.bootstrap_resamples,
         min_ratio_prefill=locked.min_ratio_prefill,
         min_ratio_decode=locked.min_ratio_decode,
         decode_slice_tokens=locked.decode_slice_tokens,
+        looks=locked.looks,
     )

@@ -1,7 +1,8 @@
 """A certification run, from its intent in the ledger to its signed evidence.
 
-Order: take the lock "certify"; verify everything that can be verified without running; load the signing key; read the machine;
-write the intent; measure parity, then speed; read the machine again; judge; sign; write the outcome. Whatever ends a run after
+Order: take the lock "certify"; hold the build and the model; verify everything that can be verified without running; load the
+signing key; read the machine; write the intent; measure parity, then speed; read the machine again; hash everything again;
+judge; sign; write the outcome. Whatever ends a run after
 its intent leaves a record of it: an outcome, or why it was aborted. A run that was killed leaves an intent that nothing follows.
 """
 
@@ -9,13 +10,15 @@ from __future__ import annotations
 
 import contextlib
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from dgrctl.certify.decision import decider
 from dgrctl.certify.environment import capture, changes
-from dgrctl.certify.identity import check_reference, check_stage
+from dgrctl.certify.identity import check_processes
+from dgrctl.certify.inputs import held_inputs, require_unchanged
 from dgrctl.certify.parity import PromptParity
 from dgrctl.certify.parity_set import ReferenceOracle, compare_set, plans, require_room, tokenize
 from dgrctl.certify.plan import OutputMode
@@ -25,7 +28,7 @@ from dgrctl.certify.speed import measure_pairs, speed_prompt, split, whole, whol
 from dgrctl.certify.subject import Subject, find_subject
 from dgrctl.console import progress
 from dgrctl.errors import AdmissionError, CertificationVoid, DgrError, StageError
-from dgrctl.evidence.certification import Certification, SpeedPair
+from dgrctl.evidence.certification import Certification, Process, SpeedPair
 from dgrctl.evidence.issue import write_certification
 from dgrctl.evidence.keys import signing_key
 from dgrctl.evidence.ledger import Ledger, new_nonce
@@ -56,17 +59,18 @@ def certify(layout: Layout, *, lane: str, recipe: str, lock: str | None = None, 
         EvidenceError: the ledger is broken.
         StorageError: the disk is full or read-only.
     """
-    with state_lock(layout, "certify"):
+    with state_lock(layout, "certify"), held_inputs(layout, recipe, storage):
         subject = find_subject(layout, lane=lane, recipe=recipe, lock=lock, storage=storage)
         key = signing_key(layout)
         before, started = capture(), _now()
         nonce, ledger = new_nonce(), Ledger(layout)
         intent = ledger.intent(nonce, intent_of(subject))
         with _ending(ledger, nonce, intent.index):
-            shape, parity = _measure_parity(layout, subject)
-            threads, pairs = _measure_speed(layout, subject, parity)
+            shape, parity, stated = _measure_parity(layout, subject)
+            threads, pairs, stated_again = _measure_speed(layout, subject, parity, nonce)
             after = capture()
             _require_steady(changes(before, after))
+            require_unchanged(layout, subject, recipe=recipe, storage=storage)
             measured = Measured(
                 nonce=nonce,
                 intent=intent,
@@ -78,13 +82,14 @@ def certify(layout: Layout, *, lane: str, recipe: str, lock: str | None = None, 
                 whole_threads=threads,
                 before=before,
                 after=after,
+                processes=(*stated, *stated_again),
             )
             judged = certification(subject, measured)
             return Result(judged, write_certification(layout, judged, key))
 
 
-def _measure_parity(layout: Layout, subject: Subject) -> tuple[tuple[int, int], list[PromptParity]]:
-    """Returns (vocabulary, values per row at a cut) and what every prompt in every output mode gave."""
+def _measure_parity(layout: Layout, subject: Subject) -> tuple[tuple[int, int], list[PromptParity], list[Process]]:
+    """Returns (vocabulary, values per row at a cut), what every prompt in every output mode gave, and what the processes say."""
     prepared, locked = subject.prepared, subject.lock.parity
     recipe, model, build, ranges = prepared.recipe, prepared.model, prepared.build, prepared.ranges
     with (
@@ -92,8 +97,7 @@ def _measure_parity(layout: Layout, subject: Subject) -> tuple[tuple[int, int], 
         LocalRoute(layout, recipe, model, build, ranges, allow_probes=True) as route,
     ):
         stage = route.stages[0].description
-        check_stage(prepared, stage)
-        check_reference(prepared, reference.client.describe(), stage)
+        stated = check_processes(prepared, "parity", reference.client.describe(), [one.description for one in route.stages])
         planned = plans(
             subject.prompts,
             _suitable_tokens(reference, subject),
@@ -111,7 +115,7 @@ def _measure_parity(layout: Layout, subject: Subject) -> tuple[tuple[int, int], 
                 update(done, None)
 
             results = compare_set(route, ReferenceOracle(reference), planned, route.folder, advance)
-        return (stage.vocabulary, stage.streams * stage.width), results
+        return (stage.vocabulary, stage.streams * stage.width), results, stated
 
 
 def _suitable_tokens(reference: LocalReference, subject: Subject) -> dict[str, tuple[int, ...]]:
@@ -127,13 +131,19 @@ def _suitable_tokens(reference: LocalReference, subject: Subject) -> dict[str, t
     return tokens
 
 
-def _measure_speed(layout: Layout, subject: Subject, parity: list[PromptParity]) -> tuple[int, tuple[SpeedPair, ...]]:
-    """Returns the threads that the whole had and the pairs. Processes are fresh: none has probes on or logits to send."""
+def _measure_speed(
+    layout: Layout, subject: Subject, parity: list[PromptParity], nonce: str
+) -> tuple[int, tuple[SpeedPair, ...], list[Process]]:
+    """Returns the threads that the whole had, the pairs, and what the processes state.
+
+    Processes are fresh: none has probes on or logits to send.
+    """
     prepared, locked = subject.prepared, subject.lock.speed
     recipe, model, build, ranges = prepared.recipe, prepared.model, prepared.build, prepared.ranges
     prompt = speed_prompt([result.plan.tokens for result in parity], locked.prompt_tokens)
     threads = whole_threads(layout, recipe, len(ranges))
-    total = locked.warmup + locked.pairs
+    total = locked.warmup + locked.schedule[0]
+    decided = decider(locked, nonce, identical=all(result.identical for result in parity))
     done = 0
     with (
         LocalReference(layout, recipe, model, build, threads=threads) as reference,
@@ -146,6 +156,12 @@ def _measure_speed(layout: Layout, subject: Subject, parity: list[PromptParity])
             done += 1
             update(done, None)
 
+        def enough(measured: Sequence[SpeedPair]) -> bool:
+            ended = decided(measured)
+            update(done, next((locked.warmup + look for look in locked.schedule if look > len(measured)), None))
+            return ended
+
+        stated = check_processes(prepared, "speed", reference.client.describe(), [one.description for one in route.stages])
         sides = (whole(reference), split(route))
         pairs = measure_pairs(
             sides,
@@ -153,10 +169,11 @@ def _measure_speed(layout: Layout, subject: Subject, parity: list[PromptParity])
             locked.generate_tokens,
             decode_slice=locked.decode_slice_tokens,
             warmup=locked.warmup,
-            pairs=locked.pairs,
+            pairs=locked.schedule[-1],
             advance=advance,
+            enough=enough,
         )
-    return threads, pairs
+    return threads, pairs, stated
 
 
 def _require_steady(found: list[str]) -> None:

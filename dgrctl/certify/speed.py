@@ -4,25 +4,27 @@ A machine that other work shares changes its speed within seconds. So the two ha
 both prefill, and then take turns for a few tokens each, while the other side waits for credit and computes nothing.
 
 Each side measures itself by the same definition (``Finished`` in the wire contract), so neither carries the client's overhead.
-Warm-up pairs run first and are not counted; every pair after them is kept as it was. Load and stolen time are recorded with it.
+Warm-up pairs run first and are not counted; every pair after them is kept as it was. Load, stolen time, pressure and
+throttling are recorded with it.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import NoReturn, Protocol
 
 from dgr.v1 import common_pb2, reference_pb2, worker_pb2
 
-from dgrctl.certify.environment import cpu_times, load_average, stolen_ppm
+from dgrctl.certify.environment import cpu_pressure_us, cpu_times, load_average, stolen_ppm
 from dgrctl.errors import CertificationVoid, InputError
 from dgrctl.evidence.certification import SpeedPair
 from dgrctl.layout import Layout
 from dgrctl.recipes.recipe import Recipe
+from dgrctl.runtime.cgroups import cpu_quota
 from dgrctl.runtime.commands import compute_gate
 from dgrctl.runtime.reference import LocalReference
 from dgrctl.runtime.route import Route, new_session
@@ -167,6 +169,7 @@ def measure_pairs(
     warmup: int,
     pairs: int,
     advance: Callable[[], None] = lambda: None,
+    enough: Callable[[Sequence[SpeedPair]], bool] = lambda measured: False,
 ) -> tuple[SpeedPair, ...]:
     """Measures ``pairs`` pairs after ``warmup`` pairs that are thrown away.
 
@@ -175,6 +178,7 @@ def measure_pairs(
         generate_tokens: Tokens per generation; one fewer decode steps are timed.
         decode_slice: Tokens that one side decodes before it is the other's turn; 0: all of them.
         advance: Told after each pair, warm-up included.
+        enough: Asked after each counted pair; where it says so, no more are measured.
 
     Raises:
         CertificationVoid: a side did something else than it was asked for, or its clock did not move.
@@ -184,10 +188,10 @@ def measure_pairs(
     # What a build and the parity runs wrote would otherwise be written back by the kernel while time is measured.
     os.sync()
     in_turn = decode_slice or generate_tokens
-    measured = []
+    measured: list[SpeedPair] = []
     for number in range(warmup + pairs):
         load = next(iter(load_average()), "0")
-        before = cpu_times()
+        before, waited, throttled, began = cpu_times(), cpu_pressure_us(), _throttled_periods(), time.monotonic_ns()
         split_first = number % 2 == 1
         whole_sample, split_sample = _pair(sides, prompt, generate_tokens, in_turn, split_first=split_first)
         measured.append(
@@ -199,10 +203,28 @@ def measure_pairs(
                 whole_decode_us=whole_sample.decode_us,
                 split_prefill_us=split_sample.prefill_us,
                 split_decode_us=split_sample.decode_us,
+                pressure_ppm=_pressure_ppm(waited, cpu_pressure_us(), time.monotonic_ns() - began),
+                throttled_periods=_rise(throttled, _throttled_periods()),
             )
         )
         advance()
+        if number >= warmup and enough(measured[warmup:]):
+            break
     return tuple(measured[warmup:])
+
+
+def _pressure_ppm(before: int | None, after: int | None, duration_ns: int) -> int | None:
+    waited_us = _rise(before, after)
+    return None if waited_us is None else waited_us * 1_000_000_000 // max(duration_ns, 1)
+
+
+def _throttled_periods() -> int | None:
+    quota = cpu_quota()
+    return None if quota is None else quota.throttled_periods
+
+
+def _rise(before: int | None, after: int | None) -> int | None:
+    return None if before is None or after is None else max(after - before, 0)
 
 
 def _pair(

@@ -38,13 +38,15 @@ def as_dict(result: Result) -> dict[str, object]:
             "tokens_differing": totals.tokens_differing,
         },
         "speed": {
-            phase: {"ratio": ratio.ratio, "low": ratio.low, "high": ratio.high, "minimum": minimum}
-            for phase, ratio, minimum in (
-                ("prefill", certified.speed.prefill, certified.speed.min_ratio_prefill),
-                ("decode", certified.speed.decode, certified.speed.min_ratio_decode),
-            )
+            "pairs": len(certified.speed.pairs),
+            "prefill": _ratio(certified.speed.prefill, certified.speed.min_ratio_prefill),
+            "decode": _ratio(certified.speed.decode, certified.speed.min_ratio_decode),
         },
     }
+
+
+def _ratio(ratio: RatioEstimate, minimum: str) -> dict[str, str]:
+    return {"ratio": ratio.ratio, "low": ratio.low, "high": ratio.high, "minimum": minimum}
 
 
 def show(result: Result) -> None:
@@ -79,7 +81,7 @@ def _parity(parity: Parity) -> Table:
 
 
 def _speed(speed: Speed) -> Table:
-    table = _table("speed", "whole", "split", "split / whole", "interval", "required")
+    table = _table(f"speed, {len(speed.pairs)} pairs", "whole", "split", "split / whole", "interval", "required")
     prefill, decode = speed.prompt_tokens, speed.generate_tokens - 1
     _add_speed(table, f"prefill of {prefill}", prefill, speed.prefill, speed.min_ratio_prefill)
     _add_speed(table, f"decode of {decode}", decode, speed.decode, speed.min_ratio_decode)

@@ -3,7 +3,7 @@
 ``dgrctl.certify`` fills these structs; :func:`dgrctl.evidence.issue.write_certification` signs them, whatever the verdict, and
 :mod:`dgrctl.evidence.verify` repeats every sum in them. Derived parts are never written by hand:
 
-* ``speed.prefill`` and ``speed.decode`` come from :func:`dgrctl.evidence.ratios.estimate`,
+* ``speed.prefill`` and ``speed.decode`` come from :func:`dgrctl.evidence.looks.estimates`,
 * ``parity.totals`` and ``completion.actual`` from :func:`dgrctl.evidence.totals.parity_totals` and ``actual_counts``,
 * ``verdict`` and ``reasons`` from :func:`dgrctl.evidence.verdict.reasons_to_fail`.
 
@@ -103,6 +103,17 @@ class ModelReference(Record, frozen=True):
     generator: Text | None = None
 
 
+class Process(Record, frozen=True):
+    """A process that ran, and the SHA-256 of the compatibility document that it stated, in the form of RFC 8785.
+
+    The reference's document has no fields about a boundary or a patch stack, so its digest is another than the stages'.
+    """
+
+    phase: Literal["parity", "speed"]
+    name: Name  # "reference", "stage-0", "stage-1", …
+    compatibility_sha256: Sha256Hex
+
+
 class Device(Record, frozen=True):
     """The device that computed, and the ISA that it computed with. All of it is part of the matrix row's identity."""
 
@@ -133,6 +144,18 @@ class CpuTimes(Record, frozen=True):
     stolen: Count
 
 
+class CpuQuota(Record, frozen=True):
+    """The processor quota of this process's cgroup and those above it.
+
+    ``cpus`` is the tightest quota, in processors. The counts are sums over all cgroups with a quota, since they were made.
+    """
+
+    cpus: Decimal
+    periods: Count
+    throttled_periods: Count
+    throttled_us: Count
+
+
 class Reading(Record, frozen=True):
     """One look at the machine. What the kernel does not show is null, never guessed."""
 
@@ -150,6 +173,8 @@ class Reading(Record, frozen=True):
     throttle_events: Count | None
     temperature_millicelsius: int | None  # of the hottest zone
     times: CpuTimes
+    cpu_quota: CpuQuota | None = None  # null: no quota is set, or none can be read
+    cpu_pressure_us: Count | None = None  # since boot: the time for which some task waited for a processor
 
 
 class Environment(Record, frozen=True):
@@ -225,8 +250,10 @@ class Parity(Record, frozen=True):
 class SpeedPair(Record, frozen=True):
     """One pair, its two halves run in turns; ``first`` says which came first. Raw durations.
 
-    ``load_1m`` was read before the pair; ``stolen_ppm`` is the share of processor time that a hypervisor gave to others during
-    it, in parts per million.
+    ``load_1m`` was read before the pair. Of its duration, in parts per million: ``stolen_ppm`` is the share of processor time
+    that a hypervisor gave to others, and ``pressure_ppm`` the time for which some task of the machine waited for a processor
+    (the kernel's pressure stall information; null where the kernel has none). ``throttled_periods`` counts the periods in which
+    a processor quota stopped this process's cgroup or one above it; null where no quota is set.
     """
 
     first: Literal["whole", "split"]
@@ -236,12 +263,14 @@ class SpeedPair(Record, frozen=True):
     whole_decode_us: Microseconds
     split_prefill_us: Microseconds
     split_decode_us: Microseconds
+    pressure_ppm: Count | None = None
+    throttled_periods: Count | None = None
 
 
 class RatioEstimate(Record, frozen=True):
     """Speed of the split as a fraction of the whole's: whole time / split time, formed within each pair.
 
-    ``ratio`` is the median over the pairs, ``low`` and ``high`` its bootstrap interval, all cut to six decimals.
+    ``ratio`` is the median over the pairs, ``low`` and ``high`` its interval by the lock's rule, all cut to six decimals.
     """
 
     whole_median_us: Microseconds
@@ -254,7 +283,8 @@ class RatioEstimate(Record, frozen=True):
 class Speed(Record, frozen=True):
     """Interleaved pairs of whole and split, after warm-up, in turns of ``decode_slice_tokens`` (0: in one piece).
 
-    The bootstrap is seeded by the run's nonce.
+    Where ``looks`` is empty, the intervals are bootstrapped, seeded by the run's nonce. Elsewhere they are exact, the pairs are
+    those up to the look that decided, and ``bootstrap_resamples`` is 0.
     """
 
     warmup: Count
@@ -266,10 +296,11 @@ class Speed(Record, frozen=True):
     prefill: RatioEstimate
     decode: RatioEstimate
     confidence: Decimal
-    bootstrap_resamples: Positive
+    bootstrap_resamples: Count
     min_ratio_prefill: Decimal
     min_ratio_decode: Decimal
     decode_slice_tokens: Count = 0
+    looks: tuple[Positive, ...] = ()
 
 
 class Counts(Record, frozen=True):
@@ -308,3 +339,4 @@ class Certification(Record, frozen=True):
     completion: Completion
     verdict: Verdict
     reasons: tuple[Text, ...]  # empty where the verdict is passed
+    processes: tuple[Process, ...] = ()  # in evidence of older versions there are none

@@ -11,9 +11,9 @@ from itertools import pairwise
 
 from dgrctl.evidence.certification import Certification, ParityRun
 from dgrctl.evidence.lock import Lock
-from dgrctl.evidence.ratios import estimate
+from dgrctl.evidence.looks import estimates, pairs_demanded, standing
 from dgrctl.evidence.totals import actual_counts, expected_counts, logit_rows, parity_totals
-from dgrctl.evidence.verdict import reasons_to_fail
+from dgrctl.evidence.verdict import parity_reasons, reasons_to_fail
 
 # Names under which devices show themselves that are programs. Nothing they compute is evidence about hardware.
 _EMULATED = ("qemu tcg", "tcgtcg", "bochs", "llvmpipe", "lavapipe", "softpipe", "swiftshader")
@@ -130,7 +130,8 @@ def _speed(certification: Certification, lock: Lock) -> Iterator[str]:
     speed, locked = certification.speed, lock.speed
     for what, found, demanded in (
         ("warm-up pairs", speed.warmup, locked.warmup),
-        ("pairs", len(speed.pairs), locked.pairs),
+        ("looks after pairs", speed.looks, locked.looks),
+        ("pairs", len(speed.pairs), pairs_demanded(speed.pairs, locked, certification.run.nonce)),
         ("prompt tokens", speed.prompt_tokens, locked.prompt_tokens),
         ("generated tokens", speed.generate_tokens, locked.generate_tokens),
         ("turns of tokens", speed.decode_slice_tokens, locked.decode_slice_tokens),
@@ -144,24 +145,23 @@ def _speed(certification: Certification, lock: Lock) -> Iterator[str]:
             return
     if {pair.first for pair in speed.pairs} != {"whole", "split"}:
         yield "one of whole and split came first in every pair"
-    for phase, found_estimate, durations in (
-        ("prefill", speed.prefill, [(pair.whole_prefill_us, pair.split_prefill_us) for pair in speed.pairs]),
-        ("decode", speed.decode, [(pair.whole_decode_us, pair.split_decode_us) for pair in speed.pairs]),
-    ):
-        repeated = estimate(
-            durations,
-            confidence=locked.confidence,
-            resamples=locked.bootstrap_resamples,
-            seed=f"{certification.run.nonce}:{phase}",
-        )
+    prefill, decode = estimates(speed.pairs, locked, certification.run.nonce)
+    for phase, found_estimate, repeated in (("prefill", speed.prefill, prefill), ("decode", speed.decode, decode)):
         if found_estimate != repeated:
             yield f"the {phase} ratio does not follow from the raw pairs: {found_estimate.ratio}, not {repeated.ratio}"
+    undecided = standing(speed.pairs, locked, certification.run.nonce) == "undecided"
+    if undecided and not parity_reasons(certification.parity):
+        yield "its speed is undecided: such a run is void and has no evidence"
+    throttled = sum(pair.throttled_periods or 0 for pair in speed.pairs)
+    if throttled:
+        yield f"a CPU quota throttled it in {throttled} periods while speed was measured: such a run is void and has no evidence"
 
 
 def _completion(certification: Certification, lock: Lock) -> Iterator[str]:
     counted = actual_counts(certification.parity, certification.speed)
     tokens = {run.prompt: run.prompt_tokens for run in certification.parity.runs}
-    expected = expected_counts(lock, list(tokens.values()), certification.model, len(certification.recipe.ranges) - 1)
+    demanded = pairs_demanded(certification.speed.pairs, lock.speed, certification.run.nonce)
+    expected = expected_counts(lock, list(tokens.values()), certification.model, len(certification.recipe.ranges) - 1, demanded)
     if certification.completion.actual != counted:
         yield "the completion marker counts other than what the evidence holds"
     if certification.completion.expected != expected:

@@ -37,18 +37,35 @@ class LockedParity(Record, frozen=True):
 class LockedSpeed(Record, frozen=True):
     """Pairs of whole and split. The LOWER bound of each ratio's interval must be at or above its minimum.
 
+    A lock has one of two rules (:mod:`dgrctl.evidence.looks`). With ``pairs`` and ``bootstrap_resamples``, it is judged once,
+    after that many pairs. With ``looks``, it is judged after each of these numbers of pairs, until it is decided.
+
     Inside a pair the two take turns of ``decode_slice_tokens`` tokens; 0: each decodes in one piece, one after the other.
     """
 
     warmup: Annotated[int, msgspec.Meta(ge=1, le=1000)]
-    pairs: Annotated[int, msgspec.Meta(ge=5, le=1000)]
     prompt_tokens: Positive
     generate_tokens: Annotated[int, msgspec.Meta(ge=2)]
     min_ratio_prefill: Decimal
     min_ratio_decode: Decimal
     confidence: Annotated[str, msgspec.Meta(pattern=r"^0\.[0-9]{1,6}$(?!\n)")]
-    bootstrap_resamples: Annotated[int, msgspec.Meta(ge=1000, le=10_000)]
+    pairs: Annotated[int, msgspec.Meta(ge=5, le=1000)] = 0
+    bootstrap_resamples: Annotated[int, msgspec.Meta(ge=1000, le=10_000)] = 0
+    looks: Annotated[tuple[Annotated[int, msgspec.Meta(ge=5, le=1000)], ...], msgspec.Meta(max_length=10)] = ()
     decode_slice_tokens: Annotated[int, msgspec.Meta(ge=0, le=1000)] = 0
+
+    @property
+    def schedule(self) -> tuple[int, ...]:
+        """The numbers of pairs at which the speed may be judged, in order."""
+        return self.looks or (self.pairs,)
+
+    @property
+    def miss(self) -> Fraction:
+        """The chance that one bound of one interval may miss the true ratio, where there are looks.
+
+        Every look is another chance to be wrong, so the looks share what ``confidence`` leaves (Bonferroni's inequality).
+        """
+        return (1 - Fraction(self.confidence)) / 2 / len(self.looks)
 
 
 class LockFile(Record, frozen=True):
@@ -104,7 +121,28 @@ def load_lock(path: Path) -> Lock:
             where=f"{path}: speed.confidence",
             remedy='write a decimal from "0.5" to below "1", such as "0.95"',
         )
+    _check_looks(lock.speed, path)
     return lock
+
+
+def _check_looks(speed: LockedSpeed, path: Path) -> None:
+    once, looks = (speed.pairs > 0, speed.bootstrap_resamples > 0), speed.looks
+    if once != (not looks, not looks):
+        raise InputError(
+            "a lock names either pairs and bootstrap_resamples, or looks",
+            where=f"{path}: speed",
+            remedy="write looks alone, such as looks = [15, 30, 60]",
+        )
+    if list(looks) != sorted(set(looks)):
+        raise InputError(
+            "the looks do not rise", where=f"{path}: speed.looks", remedy="write each number of pairs once, the smallest first"
+        )
+    if looks and Fraction(1, 2 ** looks[0]) > speed.miss:
+        raise InputError(
+            f"{looks[0]} pairs are too few: even if all of them agree, they do not reach the confidence {speed.confidence}",
+            where=f"{path}: speed.looks",
+            remedy="write a larger number of pairs for the first look",
+        )
 
 
 def load_locks(folder: Path) -> list[Lock]:

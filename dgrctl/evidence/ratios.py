@@ -7,8 +7,9 @@ Definition, complete enough to be repeated in any language:
 * A median is the middle value in order; of an even number the two middle ones' sum // 2.
 * Resample r of n pairs draws n of the ratios. Draw i (counted over all resamples, from 0) takes the ratio at position
   x mod n, where x is the 64-bit big-endian number at bytes 8 * (i mod 4) of SHA-256(seed ":" decimal(i // 4)).
-* The interval's lower bound is the resample medians' value at place floor(resamples * (1 - confidence) / 2) in order, the upper
-  bound the value at that place from the end: bounds are taken outward.
+* Bootstrap interval: the lower bound is the resample medians' value at place floor(resamples * (1 - confidence) / 2) in order,
+  the upper bound the value at that place from the end: bounds are taken outward.
+* Exact interval: :func:`exact_interval` defines it.
 
 The seed is the run's nonce with the phase, which stands in the ledger before anything is measured: nobody can pick a lucky one.
 """
@@ -18,8 +19,9 @@ from __future__ import annotations
 import functools
 import hashlib
 import itertools
+import math
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 
 from dgrctl.evidence.certification import RatioEstimate
@@ -40,10 +42,19 @@ def estimate(pairs: Sequence[tuple[int, int]], *, confidence: str, resamples: in
     Raises:
         ValueError: no pairs, or a duration that is not positive: nothing was measured.
     """
+    return _estimate(pairs, lambda ratios: interval(ratios, confidence=confidence, resamples=resamples, seed=seed))
+
+
+def exact_estimate(pairs: Sequence[tuple[int, int]], miss: Fraction) -> RatioEstimate:
+    """Like :func:`estimate`, with :func:`exact_interval`."""
+    return _estimate(pairs, lambda ratios: exact_interval(ratios, miss))
+
+
+def _estimate(pairs: Sequence[tuple[int, int]], bounds: Callable[[list[int]], tuple[int, int]]) -> RatioEstimate:
     if not pairs or any(whole <= 0 or split <= 0 for whole, split in pairs):
         raise ValueError("ratios need pairs of positive durations")
     ratios = [whole * MILLION // split for whole, split in pairs]
-    low, high = interval(ratios, confidence=confidence, resamples=resamples, seed=seed)
+    low, high = bounds(ratios)
     return RatioEstimate(
         whole_median_us=median([whole for whole, _ in pairs]),
         split_median_us=median([split for _, split in pairs]),
@@ -66,6 +77,28 @@ def _resampled_medians(values: tuple[int, ...], resamples: int, seed: str) -> tu
     """In order."""
     draws = _draws(seed, len(values))
     return tuple(sorted(median([values[next(draws)] for _ in values]) for _ in range(resamples)))
+
+
+def exact_interval(values: Sequence[int], miss: Fraction) -> tuple[int, int]:
+    """An interval of the median of independent ``values``: each bound misses with a chance of at most ``miss``.
+
+    The lower bound is the k-th smallest value, the upper bound the k-th largest. k is the largest number for which the sum of
+    C(n, i) / 2**n over i = 0 … k - 1 is at most ``miss``: the k-th smallest of n values lies above their true median only if
+    fewer than k of them lie below it. No distribution is assumed and nothing is drawn at random.
+
+    Source: H. A. David and H. N. Nagaraja, Order Statistics, 3rd edition (Wiley, 2003), section 7.1.
+
+    Raises:
+        ValueError: there are too few values for any such interval.
+    """
+    ordered, count = sorted(values), len(values)
+    outside, below = 0, 0
+    while outside < count and (below + math.comb(count, outside)) <= miss * 2**count:
+        below += math.comb(count, outside)
+        outside += 1
+    if not 0 < outside <= (count + 1) // 2:
+        raise ValueError(f"{count} values have no interval that misses with a chance of {miss}")
+    return ordered[outside - 1], ordered[count - outside]
 
 
 def median(values: Sequence[int]) -> int:

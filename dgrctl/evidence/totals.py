@@ -34,12 +34,15 @@ def logit_rows(outputs: str, prompt_tokens: int, decode_steps: int) -> int:
     return (prompt_tokens if outputs == "all" else 1) + decode_steps
 
 
-def expected_counts(lock: Lock, prompt_tokens: Sequence[int], model: ModelReference, cuts: int) -> Counts:
+def expected_counts(
+    lock: Lock, prompt_tokens: Sequence[int], model: ModelReference, cuts: int, pairs: int | None = None
+) -> Counts:
     """What a run has to compare, known before it starts.
 
     Args:
         prompt_tokens: Of each prompt of the lock's prompt set.
         cuts: Interior cuts of the route: stages - 1.
+        pairs: What :func:`dgrctl.evidence.looks.pairs_demanded` says; None for a lock without looks.
     """
     steps, outputs = lock.parity.decode_steps, lock.parity.outputs
     rows = sum(logit_rows(kind, tokens, steps) for kind in outputs for tokens in prompt_tokens)
@@ -50,7 +53,7 @@ def expected_counts(lock: Lock, prompt_tokens: Sequence[int], model: ModelRefere
         logits=rows * model.vocabulary,
         boundary_values=positions * model.residual_width * cuts,
         tokens=runs * (steps + 1),
-        speed_pairs=lock.speed.pairs,
+        speed_pairs=lock.speed.pairs if pairs is None else pairs,
     )
 
 

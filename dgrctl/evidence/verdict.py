@@ -10,10 +10,11 @@ from dgrctl.evidence.lock import Lock
 
 def reasons_to_fail(parity: Parity, speed: Speed, lock: Lock) -> tuple[str, ...]:
     """Why these results fail under ``lock``, in sentences; empty where they pass."""
-    return (*_parity_reasons(parity), *_speed_reasons(speed, lock))
+    return (*parity_reasons(parity), *_speed_reasons(speed, lock))
 
 
-def _parity_reasons(parity: Parity) -> list[str]:
+def parity_reasons(parity: Parity) -> list[str]:
+    """Those of parity alone."""
     totals = parity.totals
     compared = [
         ("logits", totals.logits_compared, totals.logits_differing, f", by up to {totals.max_abs_difference}"),

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import pytest
+from certify_checkouts import Checkout
 from dgr.v1 import common_pb2
 from token_parity import Rig
 
@@ -13,6 +14,8 @@ from dgrctl.layout import Layout
 from dgrctl.runtime.reference import LocalReference
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from dgrctl.artifacts.local import LocalModel
     from dgrctl.lanes.record import BuildRecord
     from dgrctl.recipes.recipe import Recipe
@@ -49,6 +52,13 @@ def greedy(reference: LocalReference) -> Callable[..., tuple[str, list[int]]]:
 def fixture_rig(layout: Layout, verified_build: BuildRecord, recipe: Recipe) -> Rig:
     """Routes and references of fixture models, on one thread and with one session each: they are too small for more."""
     return Rig(layout, verified_build, recipe).executing(threads=1, sessions=1)
+
+
+@pytest.fixture
+def checkout(layout: Layout, verified_build: object, verified_model: object, tmp_path: Path) -> Checkout:
+    """A checkout to certify in."""
+    del verified_build, verified_model  # only that they are there
+    return Checkout(layout, tmp_path / "checkout")
 
 
 @pytest.fixture

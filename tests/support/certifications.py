@@ -24,7 +24,6 @@ from dgrctl.evidence.certification import (
     Parity,
     ParityRun,
     PromptSetReference,
-    RatioEstimate,
     Reading,
     RecipeReference,
     Run,
@@ -38,8 +37,8 @@ from dgrctl.evidence.keys import signing_key
 from dgrctl.evidence.ledger import Ledger, new_nonce
 from dgrctl.evidence.ledger_records import Intent
 from dgrctl.evidence.lock import Lock, load_lock
+from dgrctl.evidence.looks import estimates
 from dgrctl.evidence.matrix import LaneState
-from dgrctl.evidence.ratios import estimate
 from dgrctl.evidence.statement import Subject, statement_bytes
 from dgrctl.evidence.totals import actual_counts, difference_string, expected_counts, logit_rows, parity_totals
 from dgrctl.evidence.verdict import reasons_to_fail
@@ -109,12 +108,14 @@ def certification(
     differing: int = 0,
     split_us: int = 10_500,
     finished: str = "2026-11-29T12:10:00Z",
+    speed: Speed | None = None,
 ) -> Certification:
     """A complete certification whose derived parts follow from its raw ones; the whole takes 10,000 us.
 
     Args:
         differing: Logits that differ in each run, and values in each boundary.
         split_us: What the split takes.
+        speed: Instead of such pairs.
     """
     difference = difference_string(0.5 if differing else 0.0)
     runs = tuple(_run(name, outputs, lock, differing, difference) for outputs in lock.parity.outputs for name in PROMPTS)
@@ -134,7 +135,7 @@ def certification(
         runs=runs,
         boundaries=boundaries,
     )
-    speed = _speed(lock, nonce, split_us)
+    speed = speed or _speed(lock, nonce, split_us)
     reasons = reasons_to_fail(parity, speed, lock)
     return Certification(
         schema=1,
@@ -163,7 +164,7 @@ def certification(
         speed=speed,
         completion=Completion(
             marker="complete",
-            expected=expected_counts(lock, list(PROMPTS.values()), MODEL, cuts=1),
+            expected=expected_counts(lock, list(PROMPTS.values()), MODEL, cuts=1, pairs=len(speed.pairs)),
             actual=actual_counts(parity, speed),
         ),
         verdict="failed" if reasons else "passed",
@@ -202,13 +203,12 @@ def _speed(lock: Lock, nonce: str, split_us: int) -> Speed:
         )
         for number in range(lock.speed.pairs)
     )
+    return speed_of(lock, nonce, pairs)
 
-    def ratio(phase: str, durations: list[tuple[int, int]]) -> RatioEstimate:
-        settings = lock.speed
-        return estimate(
-            durations, confidence=settings.confidence, resamples=settings.bootstrap_resamples, seed=f"{nonce}:{phase}"
-        )
 
+def speed_of(lock: Lock, nonce: str, pairs: tuple[SpeedPair, ...]) -> Speed:
+    """A complete speed section of these pairs."""
+    prefill, decode = estimates(pairs, lock.speed, nonce)
     return Speed(
         warmup=lock.speed.warmup,
         prompt_tokens=lock.speed.prompt_tokens,
@@ -217,12 +217,13 @@ def _speed(lock: Lock, nonce: str, split_us: int) -> Speed:
         stage_threads=2,
         decode_slice_tokens=8,
         pairs=pairs,
-        prefill=ratio("prefill", [(p.whole_prefill_us, p.split_prefill_us) for p in pairs]),
-        decode=ratio("decode", [(p.whole_decode_us, p.split_decode_us) for p in pairs]),
+        prefill=prefill,
+        decode=decode,
         confidence=lock.speed.confidence,
         bootstrap_resamples=lock.speed.bootstrap_resamples,
         min_ratio_prefill=lock.speed.min_ratio_prefill,
         min_ratio_decode=lock.speed.min_ratio_decode,
+        looks=lock.speed.looks,
     )
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 import pytest
+from cpu_cgroups import CpuCgroup
 
 from dgrctl.certify.environment import capture, changes, stolen_ppm
 from dgrctl.evidence.certification import CpuTimes, Reading
@@ -112,3 +115,33 @@ def test_throttling_and_another_governor_are_changes(tmp_path: Path) -> None:
         "governor changed during the run",
         "the processor was throttled 3 times during the run",
     ]
+
+
+def test_the_time_that_tasks_waited_for_a_processor(tmp_path: Path) -> None:
+    text = "some avg10=0.00 avg60=1.25 avg300=0.30 total=4242\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=7\n"
+    assert capture(machine(tmp_path, **{"proc/pressure/cpu": text})).cpu_pressure_us == 4242
+
+
+@pytest.mark.parametrize("text", [None, "", "some\n", "some avg10=0.00 total=\n", "full avg10=0.00 total=7\n"])
+def test_a_kernel_without_pressure_figures_has_none(tmp_path: Path, text: str | None) -> None:
+    files = {} if text is None else {"proc/pressure/cpu": text}
+    assert capture(machine(tmp_path, **files)).cpu_pressure_us is None
+
+
+def test_a_quota_that_changes_during_a_run_is_a_change(tmp_path: Path) -> None:
+    mount = "30 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup rw\n"
+    machine(tmp_path, **{"proc/self/cgroup": "0::/app\n", "proc/self/mountinfo": mount})
+    before = capture(tmp_path)
+    after = capture(machine(tmp_path, **{"sys/fs/cgroup/app/cpu.max": "150000 100000\n"}))
+    assert changes(before, after) == ["the CPU quota changed during the run, from none to 1.500"]
+
+
+RECORDED = """
+from dgrctl.certify.environment import capture
+quota = capture().cpu_quota
+print(quota.cpus, quota.throttled_periods >= 0)
+"""
+
+
+def test_a_real_quota_is_recorded(cpu_cgroup: Callable[[int], CpuCgroup]) -> None:
+    assert cpu_cgroup(150).run([sys.executable, "-c", RECORDED]).stdout == "1.500 True\n"

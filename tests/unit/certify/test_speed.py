@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
 import pytest
@@ -11,6 +11,7 @@ from dgr.v1 import common_pb2, worker_pb2
 
 from dgrctl.certify.speed import Generation, Sample, measure_pairs, speed_prompt
 from dgrctl.errors import CertificationVoid, InputError
+from dgrctl.evidence.certification import SpeedPair
 
 SLICE = 8
 TOKENS = 2 * SLICE + 4
@@ -80,6 +81,18 @@ def test_pairs_keep_every_raw_sample_and_alternate_in_who_comes_first() -> None:
     ]
     assert all(pair.stolen_ppm >= 0 and float(pair.load_1m) >= 0 for pair in pairs)
     assert told == [len(log) // 5 * n for n in (1, 2, 3, 4, 5)]
+
+
+def test_no_more_pairs_are_measured_than_enough() -> None:
+    asked: list[int] = []
+
+    def enough(measured: Sequence[SpeedPair]) -> bool:
+        asked.append(len(measured))
+        return len(measured) == 2
+
+    sides = (Side("whole", []), Side("split", []))
+    assert len(measure_pairs(sides, (1, 2, 3), TOKENS, decode_slice=SLICE, warmup=1, pairs=9, enough=enough)) == 2
+    assert asked == [1, 2]
 
 
 def test_the_halves_of_a_pair_take_turns() -> None:
