@@ -10,6 +10,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from dgrctl import __version__
+from dgrctl.cli.help import show_help
 from dgrctl.cli.options import Json
 from dgrctl.errors import UsageError
 from dgrctl.layout import Layout
@@ -127,8 +128,13 @@ def command_line() -> Command:
 
 
 def _quick(command: Command, ctx: typer.Context) -> Command:
-    """Gives the flags that Typer makes itself the default False: pydantic coerces None, and pydantic is slow to load."""
+    """Mends what is slow in the flags that Typer makes itself.
+
+    Help is printed without Typer's panels, and the default is False: pydantic coerces None, and pydantic is slow to load.
+    """
     for parameter in (*command.params, command.get_help_option(ctx)):
         if parameter is not None and parameter.name in ("help", "install_completion", "show_completion"):
             parameter.default = False
+            if parameter.name == "help":
+                parameter.callback = show_help
     return command

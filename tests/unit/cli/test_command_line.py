@@ -15,7 +15,7 @@ from dgrctl.cli.groups import GROUPS
 from dgrctl.errors import InputError, UsageError
 from dgrctl.layout import Layout
 
-SLOW = ("numpy", "gguf", "grpc", "cryptography", "pydantic")
+SLOW = ("numpy", "gguf", "grpc", "cryptography", "pydantic", "pygments", "markdown_it", "typer.rich_utils")
 PROGRAM = "import sys; from dgrctl.cli.main import main; code = main(); "
 
 
@@ -54,6 +54,18 @@ def test_help_loads_nothing_slow(group: str) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines()[-1].split() == ["loaded:"]
     assert "Usage: dgrctl" in done.stdout
+    assert "<bool>" not in done.stdout
+
+
+@pytest.mark.parametrize("group", ["", *GROUPS])
+def test_help_fits_a_narrow_terminal(group: str) -> None:
+    lines = dgrctl(*group.split(), "--help", COLUMNS="60").stdout.splitlines()
+    assert max(len(line) for line in lines) <= 60
+    assert not any("…" in line for line in lines)
+
+
+def test_help_without_a_terminal_has_no_colours() -> None:
+    assert "\x1b" not in dgrctl("run", "--help", TERM="xterm-256color").stdout
 
 
 def test_help_of_the_top_names_every_group_in_its_panel() -> None:
