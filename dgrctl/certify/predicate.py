@@ -1,4 +1,4 @@
-"""Puts what a run measured into the predicate ``lane-certification/v1``."""
+"""Puts what a run measured into the predicate ``lane-certification/v2``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dgrctl.evidence import certification as predicate
 from dgrctl.evidence.ledger_records import Combination, Intent
 from dgrctl.evidence.looks import estimates, pairs_demanded
 from dgrctl.evidence.totals import actual_counts, difference_string, expected_counts, parity_totals
-from dgrctl.evidence.verdict import reasons_to_fail
+from dgrctl.evidence.verdict import gates_of, verdict_of
 from dgrctl.lanes.record import REFERENCE, WORKER
 
 
@@ -67,10 +67,10 @@ def certification(subject: Subject, measured: Measured) -> predicate.Certificati
         generator=prepared.model.generator,
     )
     parity, speed = _parity(subject, measured), _speed(subject, measured)
-    reasons = reasons_to_fail(parity, speed, lock)
+    gates = gates_of(parity, speed, lock.speed)
     prompt_tokens = {result.plan.prompt_id: len(result.plan.tokens) for result in measured.parity}
     return predicate.Certification(
-        schema=1,
+        schema=2,
         evidence_class=lock.evidence_class,
         lane=lock.lane,
         run=predicate.Run(
@@ -99,8 +99,8 @@ def certification(subject: Subject, measured: Measured) -> predicate.Certificati
             ),
             actual=actual_counts(parity, speed),
         ),
-        verdict="failed" if reasons else "passed",
-        reasons=reasons,
+        verdict=verdict_of(gates),
+        gates=gates,
         processes=measured.processes,
     )
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import msgspec
 from rich.markup import escape
 from rich.table import Table
 
 from dgrctl.certify.run import Result
 from dgrctl.console import stderr
 from dgrctl.evidence.certification import Parity, RatioEstimate, Speed
+from dgrctl.evidence.verdict import reasons
 
 
 def as_dict(result: Result) -> dict[str, object]:
@@ -16,7 +18,8 @@ def as_dict(result: Result) -> dict[str, object]:
     totals = certified.parity.totals
     return {
         "verdict": certified.verdict,
-        "reasons": list(certified.reasons),
+        "reasons": list(reasons(certified)),
+        "gates": msgspec.to_builtins(certified.gates),
         "lane": certified.lane,
         "device": certified.device.label,
         "model": certified.model.id,
@@ -59,7 +62,7 @@ def show(result: Result) -> None:
         f"[bold {colour}]{certified.verdict}[/]: {escape(certified.recipe.name)} on {escape(certified.device.label)}, "
         f"lock {escape(certified.lock.id)}.v{certified.lock.version}"
     )
-    for reason in certified.reasons:
+    for reason in reasons(certified):
         stderr.print(f"  because {escape(reason)}")
     stderr.print(f"  evidence: {escape(str(result.evidence))}")
 

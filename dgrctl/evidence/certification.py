@@ -1,11 +1,14 @@
-"""The predicate ``lane-certification/v1``: what one certification run measured, on what, judged by which lock.
+"""The predicate ``lane-certification/v2``: what one certification run measured, on what, judged by which lock.
 
 ``dgrctl.certify`` fills these structs; :func:`dgrctl.evidence.issue.write_certification` signs them, whatever the verdict, and
 :mod:`dgrctl.evidence.verify` repeats every sum in them. Derived parts are never written by hand:
 
 * ``speed.prefill`` and ``speed.decode`` come from :func:`dgrctl.evidence.looks.estimates`,
 * ``parity.totals`` and ``completion.actual`` from :func:`dgrctl.evidence.totals.parity_totals` and ``actual_counts``,
-* ``verdict`` and ``reasons`` from :func:`dgrctl.evidence.verdict.reasons_to_fail`.
+* ``gates`` and ``verdict`` from :func:`dgrctl.evidence.verdict.gates_of` and ``verdict_of``.
+
+Nothing in it is a sentence that somebody compares: sentences are made from the gates when they are shown. Version 1 held
+sentences; :mod:`dgrctl.evidence.certification_v1` reads it.
 
 A run of which any part is missing has no certification: it stays in the ledger as an aborted run.
 """
@@ -35,7 +38,7 @@ from dgrctl.evidence.fields import (
     Verdict,
 )
 
-PREDICATE_TYPE = "https://dgr.dev/lane-certification/v1"
+PREDICATE_TYPE = "https://dgr.dev/lane-certification/v2"
 
 
 def device_identity(name: str, details: Mapping[str, str]) -> str:
@@ -321,10 +324,24 @@ class Completion(Record, frozen=True):
     actual: Counts
 
 
+class Gate(Record, frozen=True):
+    """One demand of the lock, and whether the run met it.
+
+    For "logits", "boundary-values" and "tokens", ``measured`` is the number that differ from the reference, and at most
+    ``required`` may differ. For "prefill" and "decode", ``measured`` is the lower bound of the ratio's interval, and it must
+    reach ``required``.
+    """
+
+    id: Literal["logits", "boundary-values", "tokens", "prefill", "decode"]
+    measured: Decimal
+    required: Decimal
+    passed: bool
+
+
 class Certification(Record, frozen=True):
     """The predicate."""
 
-    schema: Literal[1]
+    schema: Literal[2]
     evidence_class: EvidenceClass
     lane: Name
     run: Run
@@ -338,5 +355,5 @@ class Certification(Record, frozen=True):
     speed: Speed
     completion: Completion
     verdict: Verdict
-    reasons: tuple[Text, ...]  # empty where the verdict is passed
+    gates: tuple[Gate, ...]  # every one, in a fixed order
     processes: tuple[Process, ...] = ()  # in evidence of older versions there are none

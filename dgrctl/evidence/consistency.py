@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 
-from dgrctl.evidence.certification import Certification, ParityRun
+from dgrctl.evidence.certification import Certification, Gate, ParityRun
 from dgrctl.evidence.lock import Lock
 from dgrctl.evidence.looks import estimates, pairs_demanded, standing
 from dgrctl.evidence.totals import actual_counts, expected_counts, logit_rows, parity_totals
-from dgrctl.evidence.verdict import parity_reasons, reasons_to_fail
+from dgrctl.evidence.verdict import gates_of, identical, verdict_of
 
 # Names under which devices show themselves that are programs. Nothing they compute is evidence about hardware.
 _EMULATED = ("qemu tcg", "tcgtcg", "bochs", "llvmpipe", "lavapipe", "softpipe", "swiftshader")
@@ -65,10 +65,10 @@ def _times(certification: Certification) -> Iterator[str]:
             for text in (run.started, run.finished, environment.before.captured_at, environment.after.captured_at)
         )
     except ValueError as error:
-        yield f"a time is none: {error}"
+        yield f"a time in it cannot be read: {error}"
         return
     if finished.year > _LAST_YEAR:
-        yield f"a time is none: the year {finished.year}"
+        yield f"it ended in the year {finished.year}, which is no date of a run"
     if started > finished or before > after:
         yield "it ends before it starts"
 
@@ -123,7 +123,7 @@ def _differing(name: str, compared: int, differing: int, difference: str) -> Ite
     if differing > compared:
         yield f"{name}: {differing} of {compared} values differ"
     if not differing and difference != "0":
-        yield f"{name}: no value differs, and yet by up to {difference}"
+        yield f"{name}: no value differs, but the largest difference is given as {difference}"
 
 
 def _speed(certification: Certification, lock: Lock) -> Iterator[str]:
@@ -150,7 +150,7 @@ def _speed(certification: Certification, lock: Lock) -> Iterator[str]:
         if found_estimate != repeated:
             yield f"the {phase} ratio does not follow from the raw pairs: {found_estimate.ratio}, not {repeated.ratio}"
     undecided = standing(speed.pairs, locked, certification.run.nonce) == "undecided"
-    if undecided and not parity_reasons(certification.parity):
+    if undecided and identical(certification.parity):
         yield "its speed is undecided: such a run is void and has no evidence"
     throttled = sum(pair.throttled_periods or 0 for pair in speed.pairs)
     if throttled:
@@ -171,10 +171,17 @@ def _completion(certification: Certification, lock: Lock) -> Iterator[str]:
 
 
 def _verdict(certification: Certification, lock: Lock) -> Iterator[str]:
-    reasons = reasons_to_fail(certification.parity, certification.speed, lock)
-    verdict = "failed" if reasons else "passed"
-    if certification.verdict != verdict:
-        because = f": {reasons[0]}" if reasons else ""
-        yield f"its verdict is {certification.verdict}, its numbers say {verdict}{because}"
-    elif certification.reasons != reasons:
-        yield "its reasons are not those that its numbers give"
+    gates = gates_of(certification.parity, certification.speed, lock.speed)
+    for found, given in zip_longest(certification.gates, gates):
+        if found != given:
+            yield f"its gate {(found or given).id} is {_shown(found)}, and its numbers give {_shown(given)}"
+    if certification.verdict != verdict_of(gates):
+        failed = ", ".join(gate.id for gate in gates if not gate.passed)
+        because = f": it failed {failed}" if failed else ""
+        yield f"its verdict is {certification.verdict}, and its numbers say {verdict_of(gates)}{because}"
+
+
+def _shown(gate: Gate | None) -> str:
+    if gate is None:
+        return "missing"
+    return f"{'passed' if gate.passed else 'failed'} with {gate.measured} (required: {gate.required})"

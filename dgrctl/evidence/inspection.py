@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 
 from dgrctl.errors import DgrError, EvidenceError
+from dgrctl.evidence import certification_v1
 from dgrctl.evidence.certification import PREDICATE_TYPE as CERTIFICATION
 from dgrctl.evidence.dsse import read_envelope
 from dgrctl.evidence.fields import Record
@@ -105,7 +106,7 @@ def _verified(layout: Layout, file: Path, context: Context) -> Result:
     signed = open_signed(read_evidence(file), str(file), context.trust)
     result = Result(file=str(file), verified=True, trust=label_of(signed.trusts), sha256=signed.sha256)
     kind = signed.statement.predicate_type
-    if kind == CERTIFICATION:
+    if kind in (CERTIFICATION, certification_v1.PREDICATE_TYPE):
         found = certification_of(signed, str(file), context)
         notes = () if found.ledger_checked else ("there is no ledger here: the run's place in it was not checked",)
         return msgspec.structs.replace(result, kind="certification", verdict=found.certification.verdict, notes=notes)

@@ -35,6 +35,7 @@ from dgrctl.evidence.ledger_chain import Chain, Run
 from dgrctl.evidence.ledger_records import Aborted, Combination, Outcome
 from dgrctl.evidence.lock import Lock
 from dgrctl.evidence.trust import TrustStore
+from dgrctl.evidence.verdict import reasons
 from dgrctl.evidence.verify import Context, VerifiedCertification, verify_certification
 
 PREDICATE_TYPE = "https://dgr.dev/lane-matrix/v1"
@@ -209,8 +210,9 @@ def _refusal(found: VerifiedCertification, today: date) -> str | None:
     certification = found.certification
     day = _day(certification)
     if certification.verdict == "failed":
-        more = f" (and {len(certification.reasons) - 1} more)" if len(certification.reasons) > 1 else ""
-        return f"failed {found.lock.name} on {day}: {certification.reasons[0]}{more}"
+        why = reasons(certification)
+        more = f" (and {len(why) - 1} more)" if len(why) > 1 else ""
+        return f"failed {found.lock.name} on {day}: {why[0]}{more}"
     if certification.evidence_class not in _ADVERTISABLE_CLASSES:
         return f"its evidence is of class {certification.evidence_class}, which says nothing about hardware"
     if day > today:

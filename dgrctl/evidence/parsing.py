@@ -53,6 +53,11 @@ def convert(document: object, kind: type[T], *, what: str, where: str) -> T:
         raise EvidenceError(f"the {what} does not hold what it must: {error}", where=where, remedy=_REMEDY) from error
 
 
+def refusal(what: str, where: str) -> EvidenceError:
+    """The error of a document whose content cannot be what was written."""
+    return EvidenceError(what, where=where, remedy=_REMEDY)
+
+
 def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
     members: dict[str, object] = {}
     for name, value in pairs:

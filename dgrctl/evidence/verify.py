@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dgrctl.errors import EvidenceError
+from dgrctl.evidence import certification_v1
 from dgrctl.evidence.certification import PREDICATE_TYPE, Certification
 from dgrctl.evidence.consistency import problems
 from dgrctl.evidence.dsse import read_envelope
@@ -121,11 +122,13 @@ def read_predicate(statement: Statement, where: str) -> Certification:
     Raises:
         EvidenceError: another predicate type, or other fields than the format's.
     """
+    if statement.predicate_type == certification_v1.PREDICATE_TYPE:
+        return certification_v1.read(statement.predicate, where)
     if statement.predicate_type != PREDICATE_TYPE:
         raise EvidenceError(
-            f"the predicate type is {statement.predicate_type}, not {PREDICATE_TYPE}",
+            f"the predicate type is {statement.predicate_type}; this version reads {PREDICATE_TYPE} and version 1 of it",
             where=where,
-            remedy="name a file that certify wrote",
+            remedy="name a file that certify wrote; for a newer version, use the dgrctl that wrote it",
         )
     return convert(statement.predicate, Certification, what="certification", where=where)
 

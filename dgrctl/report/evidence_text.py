@@ -6,12 +6,14 @@ from dgrctl.console import note, show_error
 from dgrctl.errors import EvidenceError
 from dgrctl.evidence.certification import PREDICATE_TYPE as CERTIFICATION
 from dgrctl.evidence.certification import Certification
+from dgrctl.evidence.certification_v1 import PREDICATE_TYPE as CERTIFICATION_V1
 from dgrctl.evidence.inspection import Result, Shown
 from dgrctl.evidence.ledger_chain import Chain, Run
 from dgrctl.evidence.ledger_records import Outcome
 from dgrctl.evidence.matrix import PREDICATE_TYPE as MATRIX
 from dgrctl.evidence.matrix import Matrix
 from dgrctl.evidence.parsing import convert
+from dgrctl.evidence.verdict import reasons
 from dgrctl.evidence.verify import read_predicate
 from dgrctl.report.matrix_table import print_matrix
 from dgrctl.report.table import print_table
@@ -37,7 +39,7 @@ def print_shown(shown: Shown) -> None:
         print(f"signed by  {signer.keyid} ({signer.trust or 'unknown here'})")
     for subject in statement.subject:
         print(f"subject    {subject.name} {subject.digest.sha256}")
-    if statement.predicate_type == CERTIFICATION:
+    if statement.predicate_type in (CERTIFICATION, CERTIFICATION_V1):
         _print_certification(read_predicate(statement, shown.file))
     elif statement.predicate_type == MATRIX:
         print_matrix(convert(statement.predicate, Matrix, what="matrix", where=shown.file))
@@ -67,7 +69,7 @@ def _print_certification(certification: Certification) -> None:
     }
     for name, value in lines.items():
         print(f"{name:10} {value}")
-    for reason in certification.reasons:
+    for reason in reasons(certification):
         print(f"because    {reason}")
 
 

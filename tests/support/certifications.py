@@ -41,7 +41,7 @@ from dgrctl.evidence.looks import estimates
 from dgrctl.evidence.matrix import LaneState
 from dgrctl.evidence.statement import Subject, statement_bytes
 from dgrctl.evidence.totals import actual_counts, difference_string, expected_counts, logit_rows, parity_totals
-from dgrctl.evidence.verdict import reasons_to_fail
+from dgrctl.evidence.verdict import gates_of, verdict_of
 from dgrctl.evidence.verify import subjects_of
 from dgrctl.layout import Layout
 
@@ -136,9 +136,9 @@ def certification(
         boundaries=boundaries,
     )
     speed = speed or _speed(lock, nonce, split_us)
-    reasons = reasons_to_fail(parity, speed, lock)
+    gates = gates_of(parity, speed, lock.speed)
     return Certification(
-        schema=1,
+        schema=2,
         evidence_class="real-hardware",
         lane="cpu",
         run=Run(
@@ -167,8 +167,8 @@ def certification(
             expected=expected_counts(lock, list(PROMPTS.values()), MODEL, cuts=1, pairs=len(speed.pairs)),
             actual=actual_counts(parity, speed),
         ),
-        verdict="failed" if reasons else "passed",
-        reasons=reasons,
+        verdict=verdict_of(gates),
+        gates=gates,
     )
 
 

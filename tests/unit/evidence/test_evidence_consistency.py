@@ -33,8 +33,8 @@ INCONSISTENT: list[tuple[str, Callable[[Any], Any], str]] = [
     ("recipe.ranges", lambda _: ((0, 15), (15, 29)), "ranges"),
     ("recipe.ranges", lambda _: ((0, 15), (15, 15), (15, 30)), "ranges"),
     ("run.finished", lambda _: "2026-11-29T11:00:00Z", "ends before"),
-    ("run.finished", lambda _: "2026-13-29T11:00:00Z", "a time is none"),
-    ("run.finished", lambda _: "9999-12-31T23:59:59Z", "a time is none"),
+    ("run.finished", lambda _: "2026-13-29T11:00:00Z", "a time in it cannot be read"),
+    ("run.finished", lambda _: "9999-12-31T23:59:59Z", "no date of a run"),
     ("environment.after.captured_at", lambda _: "2026-11-29T11:00:00Z", "ends before"),
     ("parity.prompt_set.sha256", lambda _: "6" * 64, "prompt set"),
     ("parity.runs", lambda runs: runs[1:], "parity runs"),
@@ -48,12 +48,12 @@ INCONSISTENT: list[tuple[str, Callable[[Any], Any], str]] = [
     ("parity.runs.0.tokens_differing", lambda _: 99, "more tokens differ"),
     ("parity.runs.0.greedy_rows_differing", lambda _: 99, "more tokens differ"),
     ("parity.runs.0.logits_differing", lambda _: 10**9, "values differ"),
-    ("parity.runs.0.max_abs_difference", lambda _: "0.1", "no value differs, and yet"),
+    ("parity.runs.0.max_abs_difference", lambda _: "0.1", "no value differs, but"),
     ("parity.boundaries", lambda _: (), "boundaries were compared at cuts"),
     ("parity.boundaries.0.cut", lambda _: 14, "boundaries were compared at cuts"),
     ("parity.boundaries.0.values_compared", ONE_MORE, "cut 15"),
     ("parity.boundaries.0.rows_compared", ONE_MORE, "cut 15"),
-    ("parity.boundaries.0.max_abs_difference", lambda _: "infinite", "no value differs, and yet"),
+    ("parity.boundaries.0.max_abs_difference", lambda _: "infinite", "no value differs, but"),
     ("parity.totals.logits_compared", ONE_MORE, "totals"),
     ("parity.totals.logits_differing", ONE_MORE, "totals"),
     ("parity.totals.boundary_values_differing", ONE_MORE, "totals"),
@@ -74,8 +74,11 @@ INCONSISTENT: list[tuple[str, Callable[[Any], Any], str]] = [
     ("speed.decode.whole_median_us", ONE_MORE, "decode ratio does not follow"),
     ("completion.actual.logits", ONE_MORE, "counts other than"),
     ("completion.expected.logits", ONE_MORE, "expects other counts"),
-    ("verdict", lambda _: "failed", "its verdict is failed, its numbers say passed"),
-    ("reasons", lambda _: ("because",), "reasons"),
+    ("verdict", lambda _: "failed", "its verdict is failed, and its numbers say passed"),
+    ("gates.3.passed", lambda _: False, "its gate prefill is failed"),
+    ("gates.3.required", lambda _: "0.10", "its gate prefill is passed"),
+    ("gates", lambda gates: gates[:4], "its gate decode is missing"),
+    ("gates", lambda gates: gates[::-1], "its gate decode"),
 ]
 
 
@@ -99,6 +102,6 @@ def test_one_order_in_every_pair_is_refused(layout: Layout) -> None:
 @pytest.mark.parametrize("failing", [{"differing": 1}, {"split_us": 13_000}])
 def test_passed_with_numbers_that_fail_is_refused(layout: Layout, failing: dict[str, int]) -> None:
     found = certification(the_lock(layout), **failing)  # type: ignore[arg-type]
-    found = msgspec.structs.replace(found, verdict="passed", reasons=())
-    with pytest.raises(EvidenceError, match="its verdict is passed, its numbers say failed"):
+    found = msgspec.structs.replace(found, verdict="passed")
+    with pytest.raises(EvidenceError, match="its verdict is passed, and its numbers say failed"):
         verify_certification(signed(layout, found), "FILE", without_ledger(layout))

@@ -12,7 +12,7 @@ from certifications import certification, changed, the_lock
 
 from dgrctl.evidence.ratios import estimate, median, millionths
 from dgrctl.evidence.totals import difference_string, largest
-from dgrctl.evidence.verdict import reasons_to_fail
+from dgrctl.evidence.verdict import gates_of, reasons
 from dgrctl.layout import Layout
 
 PAIRS = [(1000, 1010), (990, 1200), (1010, 1000), (1500, 1600), (980, 1100), (1000, 1000), (1020, 1300)]
@@ -88,7 +88,7 @@ class TestVerdict:
 
     def test_passing_numbers_have_no_reason_against_them(self, layout: Layout) -> None:
         found = certification(the_lock(layout))
-        assert reasons_to_fail(found.parity, found.speed, the_lock(layout)) == ()
+        assert all(gate.passed for gate in gates_of(found.parity, found.speed, the_lock(layout).speed))
 
     @pytest.mark.parametrize(
         ("field", "reason"),
@@ -100,18 +100,19 @@ class TestVerdict:
     )
     def test_one_differing_value_fails(self, layout: Layout, field: str, reason: str) -> None:
         found = changed(certification(the_lock(layout)), f"parity.totals.{field}", lambda _: 1)
-        (said,) = reasons_to_fail(found.parity, found.speed, the_lock(layout))
+        found = msgspec.structs.replace(found, gates=gates_of(found.parity, found.speed, the_lock(layout).speed))
+        (said,) = reasons(found)
         assert reason in said
 
     @pytest.mark.parametrize("phase", ["prefill", "decode"])
     @pytest.mark.parametrize(("low", "fails"), [("0.799999", True), ("0.800000", False)])
     def test_the_lower_bound_decides(self, layout: Layout, phase: str, low: str, fails: bool) -> None:
         found = changed(certification(the_lock(layout)), f"speed.{phase}.low", lambda _: low)
-        reasons = reasons_to_fail(found.parity, found.speed, the_lock(layout))
-        assert [reason.split()[0] for reason in reasons] == ([phase] if fails else [])
+        gates = gates_of(found.parity, found.speed, the_lock(layout).speed)
+        assert [gate.id for gate in gates if not gate.passed] == ([phase] if fails else [])
 
     def test_a_good_median_with_a_bad_lower_bound_fails(self, layout: Layout) -> None:
         found = certification(the_lock(layout))
         spread = msgspec.structs.replace(found.speed.decode, ratio="1.500000", low="0.700000", high="2.000000")
         found = changed(found, "speed.decode", lambda _: spread)
-        assert len(reasons_to_fail(found.parity, found.speed, the_lock(layout))) == 1
+        assert [gate.id for gate in gates_of(found.parity, found.speed, the_lock(layout).speed) if not gate.passed] == ["decode"]
