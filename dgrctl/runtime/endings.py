@@ -17,13 +17,14 @@ class Cause(enum.StrEnum):
     ABORTED = "aborted"
     CRASHED = "crashed"
     ILLEGAL_INSTRUCTION = "illegal-instruction"
+    UNREADABLE_FILE = "unreadable-file"
     SIGNALLED = "signalled"
 
 
 _BY_SIGNAL = {
     signal.SIGABRT: Cause.ABORTED,
     signal.SIGSEGV: Cause.CRASHED,
-    signal.SIGBUS: Cause.CRASHED,
+    signal.SIGBUS: Cause.UNREADABLE_FILE,
     signal.SIGFPE: Cause.CRASHED,
     signal.SIGILL: Cause.ILLEGAL_INSTRUCTION,
 }
@@ -58,13 +59,13 @@ class Ending:
                 return f"exited with code {self.exit_code}"
             case Cause.OUT_OF_MEMORY:
                 return f"was killed by the out-of-memory killer ({self.signal}; {self.evidence})"
-            case Cause.ABORTED:
-                return f"aborted ({self.signal})"
-            case Cause.CRASHED:
-                return f"crashed ({self.signal})"
+            case Cause.ABORTED | Cause.CRASHED:
+                return f"{self.cause} ({self.signal})"
             case Cause.ILLEGAL_INSTRUCTION:
                 level = f"ISA level {self.isa}" if self.isa else "the ISA level it was built for"
                 return f"was stopped at an illegal instruction ({self.signal}): this CPU lacks an instruction of {level}"
+            case Cause.UNREADABLE_FILE:
+                return f"was ended by the kernel ({self.signal}): a file that it reads its weights from shrank or cannot be read"
             case Cause.SIGNALLED:
                 aside = f" (while it ran, the {self.evidence})" if self.evidence else ""
                 return f"was killed by {self.signal}{aside}"
@@ -77,10 +78,12 @@ class Ending:
                 return "free memory or raise the limit, or give the stage fewer layers, sessions or context in the recipe"
             case Cause.ILLEGAL_INSTRUCTION:
                 return "build for this CPU: dgrctl build --lane cpu --isa LEVEL"
+            case Cause.UNREADABLE_FILE:
+                return "find out who changed the model's files; dgrctl model verify names the file that is wrong"
             case Cause.SIGNALLED:
                 return "find out who sent the signal, then run the command again; nothing has to be cleaned up"
             case _:
-                return "read the log named above; the same command starts afresh"
+                return "read its last words; the same command starts afresh"
 
 
 def classify(status: int, oom: Verdict | None, isa: str | None = None) -> Ending:

@@ -29,6 +29,7 @@ _REMEDIES: dict[grpc.StatusCode, str] = {
     _Code.PERMISSION_DENIED: "start that worker with --allow-probes",
     _Code.UNIMPLEMENTED: "check that a dgr-worker of this version listens there",
     _Code.RESOURCE_EXHAUSTED: "ask for less, or wait until another session has ended",
+    _Code.DATA_LOSS: "run dgrctl model verify on that stage's machine, mend the model, and start the worker again",
     _Code.UNAVAILABLE: "check that worker and the network between, then run the command again",
     _Code.DEADLINE_EXCEEDED: "check that worker and the network between, then run the command again",
 }

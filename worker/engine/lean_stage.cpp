@@ -122,6 +122,22 @@ void ReleaseFilePages(const std::string& path) {
   for (const Mapping& mapped : MappedWeights(path)) Release(mapped);
 }
 
+std::vector<std::pair<uintptr_t, uintptr_t>> MappedRanges(const std::string& path) {
+  std::error_code gone;
+  const std::string file = std::filesystem::canonical(path, gone).string();
+  std::vector<std::pair<uintptr_t, uintptr_t>> ranges;
+  if (gone) return ranges;
+  for (const Mapping& mapped : MappedFiles()) {
+    if (mapped.file != file) continue;
+    if (!ranges.empty() && ranges.back().second == mapped.begin) {
+      ranges.back().second = mapped.end;
+    } else {
+      ranges.emplace_back(mapped.begin, mapped.end);
+    }
+  }
+  return ranges;
+}
+
 void ReleaseLoadedPages(const std::string& path, const llama_model* model) {
   const std::vector<Pages> tensors = TensorPages(model);
   for (const Mapping& mapped : MappedWeights(path)) {

@@ -1,7 +1,9 @@
 // What a stage does not need and llama.cpp would keep for it: a vocabulary it never reads, pages of the file it has copied.
 #pragma once
 
+#include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "llama.h"
@@ -19,6 +21,9 @@ std::vector<llama_model_kv_override> WithoutVocabulary(const std::string& model)
 // Gives back the pages of the files under `path`'s folder that are mapped: they come back from the page cache where they are read
 // again. While a model is loaded, what was just repacked would else be there twice, to the end.
 void ReleaseFilePages(const std::string& path);
+
+// Where the file at `path` is mapped: half-open ranges, in order.
+std::vector<std::pair<uintptr_t, uintptr_t>> MappedRanges(const std::string& path);
 
 // Gives back what loading left resident: the pages of the files, of the program's code, and the heap's free ones. What no tensor
 // of `model` lies in, weights that were repacked above all, is put out of reach: the kernel would map it again around what is

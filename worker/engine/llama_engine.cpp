@@ -8,6 +8,7 @@
 #include "engine/lean_stage.h"
 #include "engine/llama_runtime.h"
 #include "engine/llama_text.h"
+#include "engine/model_files.h"
 #include "engine/shard_engine.h"
 #include "llama-ext.h"
 
@@ -62,8 +63,10 @@ class Batch {
 
 class LlamaEngine final : public ShardEngine {
  public:
-  LlamaEngine(ModelPtr model, Runtime runtime, std::unique_ptr<ComputeGate> gate, EngineShape shape, uint32_t ubatch)
-      : model_(std::move(model)),
+  LlamaEngine(ModelFiles files, ModelPtr model, Runtime runtime, std::unique_ptr<ComputeGate> gate, EngineShape shape,
+              uint32_t ubatch)
+      : files_(std::move(files)),
+        model_(std::move(model)),
         runtime_(std::move(runtime)),
         gate_(std::move(gate)),
         shape_(std::move(shape)),
@@ -82,6 +85,7 @@ class LlamaEngine final : public ShardEngine {
       result = llama_decode(runtime_.context.get(), batch.get());
       llama_synchronize(runtime_.context.get());
     }
+    if (absl::Status status = files_.Check(); !status.ok()) return status;
     if (absl::Status status = DecodeStatus(result); !status.ok()) return status;
     return shape_.tail() ? TakeLogits(batch.get()) : TakeResidual(input.positions.size());
   }
@@ -154,6 +158,7 @@ class LlamaEngine final : public ShardEngine {
     return output;
   }
 
+  const ModelFiles files_;
   ModelPtr model_;
   Runtime runtime_;
   std::unique_ptr<ComputeGate> gate_;
@@ -167,8 +172,12 @@ absl::StatusOr<std::unique_ptr<ShardEngine>> LoadLlamaEngine(const EngineConfig&
   KeepHeapSmall();
   absl::StatusOr<std::unique_ptr<ComputeGate>> gate = ComputeGate::Open(config.compute_gate);
   if (!gate.ok()) return gate.status();
+  absl::StatusOr<ModelFiles> files = ModelFiles::Open(config.model);
+  if (!files.ok()) return files.status();
+  files->NameInSigbus();  // nothing is mapped yet, but from now on a file may shrink
   absl::StatusOr<ModelPtr> model = LoadModel(config);
   if (!model.ok()) return model.status();
+  files->NameInSigbus();
 
   EngineShape shape;
   shape.architecture = Architecture(model->get());
@@ -186,7 +195,9 @@ absl::StatusOr<std::unique_ptr<ShardEngine>> LoadLlamaEngine(const EngineConfig&
   absl::StatusOr<Runtime> runtime = NewRuntime(model->get(), config);
   if (!runtime.ok()) return runtime.status();
   ReleaseLoadedPages(config.model, model->get());
-  return std::make_unique<LlamaEngine>(*std::move(model), *std::move(runtime), *std::move(gate), std::move(shape), config.ubatch);
+  if (absl::Status status = files->Check(); !status.ok()) return status;
+  return std::make_unique<LlamaEngine>(*std::move(files), *std::move(model), *std::move(runtime), *std::move(gate),
+                                       std::move(shape), config.ubatch);
 }
 
 }  // namespace dgr

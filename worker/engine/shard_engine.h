@@ -57,6 +57,7 @@ class ShardEngine {
   //   INVALID_ARGUMENT    rows that do not fit the shape; token ids or residual that lack, or that nobody asked for; repeated or
   //                       gapped positions
   //   RESOURCE_EXHAUSTED  no room left in the slot
+  //   DATA_LOSS           a model file was changed since it was loaded
   //   INTERNAL            the backend failed, or gave values that are not finite; the slot's state is not to be trusted
   virtual absl::StatusOr<DecodeOutput> Decode(const SequenceInput& input) = 0;
 

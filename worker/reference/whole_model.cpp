@@ -46,11 +46,12 @@ class Batch {
   std::vector<llama_seq_id*> slot_pointers_;
 };
 
-absl::Status DecodeAll(llama_context* context, Batch& batch) {
+// DATA_LOSS: a model file was changed since it was loaded.
+absl::Status DecodeAll(const ModelFiles& files, llama_context* context, Batch& batch) {
   const int32_t result = llama_decode(context, batch.Get());
   if (result != 0) return absl::InternalError(absl::StrCat("llama_decode returned ", result));
   llama_synchronize(context);
-  return absl::OkStatus();
+  return files.Check();
 }
 
 void Forget(llama_context* context) { llama_memory_clear(llama_get_memory(context), true); }
@@ -83,18 +84,23 @@ absl::StatusOr<Batch> ToBatch(const v1::DecodeCall& call, const EngineConfig& co
 
 }  // namespace
 
-WholeModel::WholeModel(ModelPtr model, BoundaryAdapter adapter, EngineConfig config)
-    : model_(std::move(model)),
+WholeModel::WholeModel(ModelFiles files, ModelPtr model, BoundaryAdapter adapter, EngineConfig config)
+    : files_(std::move(files)),
+      model_(std::move(model)),
       adapter_(std::move(adapter)),
       config_(std::move(config)),
       vocabulary_(VocabularySize(model_.get())) {}
 
 absl::StatusOr<std::unique_ptr<WholeModel>> WholeModel::Load(const EngineConfig& config) {
+  absl::StatusOr<ModelFiles> files = ModelFiles::Open(config.model);
+  if (!files.ok()) return files.status();
+  files->NameInSigbus();  // nothing is mapped yet, but from now on a file may shrink
   absl::StatusOr<ModelPtr> model = LoadModel(config);
   if (!model.ok()) return model.status();
+  files->NameInSigbus();
   absl::StatusOr<BoundaryAdapter> adapter = AdapterOf(model->get());
   if (!adapter.ok()) return adapter.status();
-  std::unique_ptr<WholeModel> whole(new WholeModel(*std::move(model), *std::move(adapter), config));
+  std::unique_ptr<WholeModel> whole(new WholeModel(*std::move(files), *std::move(model), *std::move(adapter), config));
   absl::StatusOr<Runtime> runtime = NewRuntime(whole->model_.get(), config);
   if (!runtime.ok()) return runtime.status();
   whole->generating_ = *std::move(runtime);
@@ -141,7 +147,7 @@ absl::Status WholeModel::Replay(absl::Span<const v1::DecodeCall* const> calls, c
     absl::StatusOr<Batch> batch = ToBatch(*calls[index], config_, vocabulary_);
     if (!batch.ok()) return batch.status();
     observed_.values.clear();
-    if (absl::Status status = DecodeAll(context, *batch); !status.ok()) return status;
+    if (absl::Status status = DecodeAll(files_, context, *batch); !status.ok()) return status;
 
     CallOutput output;
     for (const uint32_t cut : cuts) {
@@ -184,7 +190,7 @@ absl::Status WholeModel::Generate(absl::Span<const int32_t> prompt, const std::f
       batch.Add(token, position, 0, static_cast<size_t>(position) + 1 == prompt.size());
       ++position;
     }
-    if (absl::Status status = DecodeAll(context, batch); !status.ok()) return status;
+    if (absl::Status status = DecodeAll(files_, context, batch); !status.ok()) return status;
   }
   for (;;) {
     const float* logits = llama_get_logits_ith(context, -1);
@@ -193,7 +199,7 @@ absl::Status WholeModel::Generate(absl::Span<const int32_t> prompt, const std::f
     if (!handle(token)) return absl::OkStatus();
     Batch batch;
     batch.Add(token, position++, 0, true);
-    if (absl::Status status = DecodeAll(context, batch); !status.ok()) return status;
+    if (absl::Status status = DecodeAll(files_, context, batch); !status.ok()) return status;
   }
 }
 

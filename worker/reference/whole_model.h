@@ -17,6 +17,7 @@
 #include "engine/boundary_adapter.h"
 #include "engine/engine_config.h"
 #include "engine/llama_runtime.h"
+#include "engine/model_files.h"
 
 namespace dgr {
 
@@ -58,11 +59,12 @@ class WholeModel {
   };
   static bool Observe(ggml_tensor* tensor, bool ask, void* observed);
 
-  WholeModel(ModelPtr model, BoundaryAdapter adapter, EngineConfig config);
+  WholeModel(ModelFiles files, ModelPtr model, BoundaryAdapter adapter, EngineConfig config);
   absl::Status EnsureReplayRuntime();
   std::string ResidualName(uint32_t cut) const;
   absl::StatusOr<std::vector<float>> LogitsOf(llama_context* context, int32_t row) const;
 
+  const ModelFiles files_;
   ModelPtr model_;
   const BoundaryAdapter adapter_;
   const EngineConfig config_;
