@@ -115,7 +115,11 @@ def test_one_that_dies_after_it_was_ready_ends_the_wait_for_the_others(spawn: Sp
         (signal.SIGKILL, Cause.SIGNALLED, "was killed by SIGKILL"),
         (signal.SIGABRT, Cause.ABORTED, "aborted (SIGABRT)"),
         (signal.SIGTERM, Cause.SIGNALLED, "was killed by SIGTERM"),
-        (signal.SIGBUS, Cause.UNREADABLE_FILE, "was ended by the kernel (SIGBUS)"),
+        (
+            signal.SIGBUS,
+            Cause.UNREADABLE_FILE,
+            "was ended by the kernel (SIGBUS): a file that it reads its weights from shrank or cannot be read",
+        ),
     ],
 )
 def test_death_by_a_signal_is_seen_through_the_pidfd(spawn: Spawn, number: int, cause: Cause, words: str) -> None:
