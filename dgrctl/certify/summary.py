@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 from rich.markup import escape
-from rich.table import Table
 
 from dgrctl.certify.run import Result
 from dgrctl.console import stderr
 from dgrctl.evidence.certification import Parity, RatioEstimate, Speed
 from dgrctl.evidence.verdict import reasons
+from dgrctl.report.table import table_lines
 
 
 def as_dict(result: Result) -> dict[str, object]:
@@ -56,8 +58,9 @@ def show(result: Result) -> None:
     """Prints the summary on stderr."""
     certified = result.certification
     colour = "green" if certified.verdict == "passed" else "red"
-    stderr.print(_parity(certified.parity))
-    stderr.print(_speed(certified.speed))
+    _show_table(("parity", "compared", "differing", "largest difference"), _parity(certified.parity))
+    speed = certified.speed
+    _show_table((f"speed, {len(speed.pairs)} pairs", "whole", "split", "split / whole", "interval", "required"), _speed(speed))
     stderr.print(
         f"[bold {colour}]{certified.verdict}[/]: {escape(certified.recipe.name)} on {escape(certified.device.label)}, "
         f"lock {escape(certified.lock.id)}.v{certified.lock.version}"
@@ -67,32 +70,37 @@ def show(result: Result) -> None:
     stderr.print(f"  evidence: {escape(str(result.evidence))}")
 
 
-def _parity(parity: Parity) -> Table:
+def _show_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    for line in table_lines(headings, rows, stderr.width if stderr.is_terminal else None):
+        stderr.print(escape(line))
+
+
+def _parity(parity: Parity) -> list[tuple[str, ...]]:
     totals = parity.totals
-    table = _table("parity", "compared", "differing", "largest difference")
-    table.add_row("logits", f"{totals.logits_compared:,}", f"{totals.logits_differing:,}", totals.max_abs_difference)
-    table.add_row(
-        "boundary values",
-        f"{totals.boundary_values_compared:,}",
-        f"{totals.boundary_values_differing:,}",
-        totals.boundary_max_abs_difference,
-    )
     rows = sum(run.logit_rows for run in parity.runs)
-    table.add_row("largest logit of a row", f"{rows:,}", f"{totals.greedy_rows_differing:,}", "")
-    table.add_row("sampled tokens", f"{totals.tokens_compared:,}", f"{totals.tokens_differing:,}", "")
-    return table
+    return [
+        ("logits", f"{totals.logits_compared:,}", f"{totals.logits_differing:,}", totals.max_abs_difference),
+        (
+            "boundary values",
+            f"{totals.boundary_values_compared:,}",
+            f"{totals.boundary_values_differing:,}",
+            totals.boundary_max_abs_difference,
+        ),
+        ("largest logit of a row", f"{rows:,}", f"{totals.greedy_rows_differing:,}", ""),
+        ("sampled tokens", f"{totals.tokens_compared:,}", f"{totals.tokens_differing:,}", ""),
+    ]
 
 
-def _speed(speed: Speed) -> Table:
-    table = _table(f"speed, {len(speed.pairs)} pairs", "whole", "split", "split / whole", "interval", "required")
+def _speed(speed: Speed) -> list[tuple[str, ...]]:
     prefill, decode = speed.prompt_tokens, speed.generate_tokens - 1
-    _add_speed(table, f"prefill of {prefill}", prefill, speed.prefill, speed.min_ratio_prefill)
-    _add_speed(table, f"decode of {decode}", decode, speed.decode, speed.min_ratio_decode)
-    return table
+    return [
+        _phase(f"prefill of {prefill}", prefill, speed.prefill, speed.min_ratio_prefill),
+        _phase(f"decode of {decode}", decode, speed.decode, speed.min_ratio_decode),
+    ]
 
 
-def _add_speed(table: Table, name: str, tokens: int, ratio: RatioEstimate, minimum: str) -> None:
-    table.add_row(
+def _phase(name: str, tokens: int, ratio: RatioEstimate, minimum: str) -> tuple[str, ...]:
+    return (
         name,
         f"{tokens * 1e6 / ratio.whole_median_us:.1f} t/s",
         f"{tokens * 1e6 / ratio.split_median_us:.1f} t/s",
@@ -106,10 +114,3 @@ def _short(ratio: str) -> str:
     """Three decimals, cut and not rounded, so that nothing just below a threshold is shown at it."""
     whole, _, fraction = ratio.partition(".")
     return f"{whole}.{fraction[:3]:0<3}"
-
-
-def _table(*headings: str) -> Table:
-    table = Table(*headings[:1], box=None, pad_edge=False)
-    for heading in headings[1:]:
-        table.add_column(heading, justify="right")
-    return table

@@ -10,7 +10,7 @@ import msgspec
 import typer
 
 from dgrctl.cli.groups import NearestGroup
-from dgrctl.cli.options import Json, complete_architectures, examples
+from dgrctl.cli.options import Json, Wide, complete_architectures, examples
 from dgrctl.errors import CertificationFailed
 from dgrctl.layout import Layout
 
@@ -21,11 +21,11 @@ app = typer.Typer(add_completion=False, cls=NearestGroup, help="Show which archi
 
 
 @app.command("list", epilog=examples("dgrctl arch list", "dgrctl arch list --json"))
-def show(as_json: Json = False) -> int:
+def show(wide: Wide = False, as_json: Json = False) -> int:
     """Show the roster: every architecture of the pin, its status and why."""
     from dgrctl.recipes.architectures import load_roster
 
-    _show(load_roster(Layout.find()).architectures, as_json=as_json)
+    _show(load_roster(Layout.find()).architectures, wide=wide, as_json=as_json)
     return 0
 
 
@@ -35,6 +35,7 @@ def check(
         list[str],
         typer.Argument(metavar="NAME...", help="An architecture, as GGUF files name it.", autocompletion=complete_architectures),
     ],
+    wide: Wide = False,
     as_json: Json = False,
 ) -> int:
     """Run architectures at every cut, and compare them with the whole model. This changes nothing.
@@ -45,7 +46,7 @@ def check(
     from dgrctl.recipes.architectures import SPLITTABLE
 
     rows = run.check(Layout.find(), names)
-    _show(rows, as_json=as_json)
+    _show(rows, wide=wide, as_json=as_json)
     return 0 if all(row.status in SPLITTABLE for row in rows) else CertificationFailed.exit_code
 
 
@@ -55,6 +56,7 @@ def certify(
         list[str] | None,
         typer.Argument(metavar="[NAME...]", help="Default: all of the pin.", autocompletion=complete_architectures),
     ] = None,
+    wide: Wide = False,
     as_json: Json = False,
 ) -> int:
     """Run the same, and enter the result into the roster, which the worker is built with."""
@@ -64,12 +66,12 @@ def certify(
 
     layout = Layout.find()
     roster = run.certify(layout, names or [])
-    _show(roster.architectures, as_json=as_json)
+    _show(roster.architectures, wide=wide, as_json=as_json)
     note(f"wrote {roster_path(layout)}; dgrctl build compiles it into the worker")
     return 0
 
 
-def _show(rows: Sequence[Architecture], *, as_json: bool) -> None:
+def _show(rows: Sequence[Architecture], *, wide: bool, as_json: bool) -> None:
     from dgrctl.console import emit_json, note
     from dgrctl.report.table import print_table
 
@@ -79,6 +81,7 @@ def _show(rows: Sequence[Architecture], *, as_json: bool) -> None:
         print_table(
             ("ARCHITECTURE", "STATUS", "CUTS", "LOGITS", "REASON"),
             [(row.name, row.status, f"{row.cuts:,}", f"{row.logits:,}", row.reason) for row in rows],
+            wide=wide,
         )
     counts = Counter(row.status for row in rows)
     note(", ".join(f"{count} {status}" for status, count in sorted(counts.items())))

@@ -8,7 +8,7 @@ import msgspec
 import typer
 
 from dgrctl.cli.groups import NearestGroup
-from dgrctl.cli.options import File, Json, examples
+from dgrctl.cli.options import File, Json, Wide, examples
 from dgrctl.errors import EvidenceError
 from dgrctl.layout import Layout
 
@@ -20,7 +20,9 @@ Keys = Annotated[
 
 
 @app.command(epilog=examples("dgrctl evidence show certs/matrix.dsse.json"))
-def show(file: Annotated[File, typer.Argument(metavar="FILE")], key: Keys = None, as_json: Json = False) -> int:
+def show(
+    file: Annotated[File, typer.Argument(metavar="FILE")], key: Keys = None, wide: Wide = False, as_json: Json = False
+) -> int:
     """Show what a signed file says, and whether it verifies."""
     from dgrctl.console import emit_json
     from dgrctl.evidence.inspection import show_file
@@ -32,7 +34,7 @@ def show(file: Annotated[File, typer.Argument(metavar="FILE")], key: Keys = None
     if as_json:
         emit_json(msgspec.to_builtins(shown))
     else:
-        print_shown(shown)
+        print_shown(shown, wide=wide)
     return 0
 
 
@@ -55,7 +57,7 @@ def verify(files: Annotated[list[File], typer.Argument(metavar="FILE...")], key:
 
 
 @app.command(epilog=examples("dgrctl evidence ledger"))
-def ledger(as_json: Json = False) -> int:
+def ledger(wide: Wide = False, as_json: Json = False) -> int:
     """Show the runs on record, checked from the first to the last."""
     from dgrctl.console import emit_json, note
     from dgrctl.evidence.ledger import Ledger
@@ -74,5 +76,5 @@ def ledger(as_json: Json = False) -> int:
         ]
         emit_json({"records": records, "torn_bytes": len(chain.torn)})
     else:
-        print_ledger(chain)
+        print_ledger(chain, wide=wide)
     return 0

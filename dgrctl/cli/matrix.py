@@ -8,7 +8,7 @@ from typing import Annotated
 import msgspec
 import typer
 
-from dgrctl.cli.options import Json, examples
+from dgrctl.cli.options import Json, Wide, examples
 from dgrctl.layout import Layout
 
 app = typer.Typer(add_completion=False)
@@ -17,6 +17,7 @@ app = typer.Typer(add_completion=False)
 @app.command(epilog=examples("dgrctl matrix", "dgrctl matrix --write --json"))
 def matrix(
     write: Annotated[bool, typer.Option("--write", help="Also sign the matrix into certs/matrix.dsse.json.", metavar="")] = False,
+    wide: Wide = False,
     as_json: Json = False,
 ) -> int:
     """Show which lane, device, model and recipe may be advertised."""
@@ -36,7 +37,7 @@ def matrix(
     if as_json:
         emit_json(msgspec.to_builtins(found))
     else:
-        print_matrix(found)
+        print_matrix(found, wide=wide)
     if key is not None:
         note(f"signed matrix: {write_matrix(layout, found, key)}")
     return 0

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from dgrctl.cli.groups import NearestGroup
-from dgrctl.cli.options import File, Json, ModelArgument, Storage, examples
+from dgrctl.cli.options import File, Json, ModelArgument, Storage, Wide, examples
 from dgrctl.layout import Layout
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def pull(
 
 
 @app.command("list", epilog=examples("dgrctl model list"))
-def show(storage: Storage = None, as_json: Json = False) -> int:
+def show(storage: Storage = None, wide: Wide = False, as_json: Json = False) -> int:
     """Show published models and fixtures, and which of them are here. This hashes nothing."""
     from dgrctl.artifacts.provision import statuses
     from dgrctl.console import emit_json
@@ -67,7 +67,7 @@ def show(storage: Storage = None, as_json: Json = False) -> int:
         for status in found
         for manifest in (status.manifest,)
     ]
-    print_table(("MODEL", "CLASS", "ARCHITECTURE", "QUANTISATION", "LAYERS", "BYTES", "STATE"), rows)
+    print_table(("MODEL", "CLASS", "ARCHITECTURE", "QUANTISATION", "LAYERS", "BYTES", "STATE"), rows, wide=wide)
     return 0
 
 

@@ -102,6 +102,7 @@ def exactly_one(ctx: typer.Context, given: Mapping[str, object]) -> None:
 
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.", callback=_inherited, metavar="")]
+Wide = Annotated[bool, typer.Option("--wide", help="Print each row of the table on one line, however long.", metavar="")]
 Lane = Annotated[
     str,
     typer.Option(

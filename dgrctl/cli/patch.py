@@ -9,7 +9,7 @@ import msgspec
 import typer
 
 from dgrctl.cli.groups import NearestGroup
-from dgrctl.cli.options import File, Force, Json, Storage, Transport, complete_recipes, exactly_one, examples
+from dgrctl.cli.options import File, Force, Json, Storage, Transport, Wide, complete_recipes, exactly_one, examples
 from dgrctl.errors import PatchError, UsageError
 from dgrctl.layout import Layout
 
@@ -180,6 +180,7 @@ def bump(
         ),
     ] = None,
     storage: Storage = None,
+    wide: Wide = False,
     as_json: Json = False,
 ) -> int:
     """Try the stack on another upstream. With --commit, move the pin to it."""
@@ -203,7 +204,7 @@ def bump(
             emit_json({"aborted": there})
         return 0
     if bisection is not None:
-        return _bisect(layout, bisection, transport, source, as_json=as_json)
+        return _bisect(layout, bisection, transport, source, wide=wide, as_json=as_json)
     prove = None
     if not no_build:
         from dgrctl.certify.smoke import prover
@@ -223,13 +224,13 @@ def bump(
     if as_json:
         emit_json(msgspec.to_builtins(report))
     else:
-        print_table(BUMP_HEADINGS, bump_rows(report.patches))
+        print_table(BUMP_HEADINGS, bump_rows(report.patches), wide=wide)
     for line in bump_notes(report):
         note(line)
     return bumping.exit_code(report)
 
 
-def _bisect(layout: Layout, bisection: str, transport: str | None, source: Path | None, *, as_json: bool) -> int:
+def _bisect(layout: Layout, bisection: str, transport: str | None, source: Path | None, *, wide: bool, as_json: bool) -> int:
     from dgrctl.console import emit_json, note
     from dgrctl.report.patch_text import BUMP_HEADINGS, bisect_notes, bump_rows
     from dgrctl.report.table import print_table
@@ -239,7 +240,7 @@ def _bisect(layout: Layout, bisection: str, transport: str | None, source: Path 
     if as_json:
         emit_json(msgspec.to_builtins(report))
     else:
-        print_table(BUMP_HEADINGS, bump_rows(report.patches))
+        print_table(BUMP_HEADINGS, bump_rows(report.patches), wide=wide)
     for line in bisect_notes(report):
         note(line)
     return 0

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dgrctl.cli.groups import NearestGroup
-from dgrctl.cli.options import Json, Storage, complete_models, complete_recipes, examples
+from dgrctl.cli.options import Json, Storage, Wide, complete_models, complete_recipes, examples
 from dgrctl.layout import Layout
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ def check(
         typer.Argument(metavar="RECIPE", help="A recipe's file, or its name under recipes/.", autocompletion=complete_recipes),
     ],
     storage: Storage = None,
+    wide: Wide = False,
     as_json: Json = False,
 ) -> int:
     """Check a recipe against its model, and show layers and bytes per stage."""
@@ -43,7 +44,7 @@ def check(
         (f"{index}", stage.role, str(stage.layers), f"{stage.layers.end - stage.layers.begin}", f"{stage.bytes:,}")
         for index, stage in enumerate(found.stages)
     ]
-    print_table(("STAGE", "ROLE", "LAYERS", "COUNT", "BYTES"), rows)
+    print_table(("STAGE", "ROLE", "LAYERS", "COUNT", "BYTES"), rows, wide=wide)
     return 0
 
 
@@ -61,6 +62,7 @@ def place(
     kv_type_k: Annotated[str, typer.Option("--kv-type-k", metavar="TYPE", help="Type of cached keys.")] = "f16",
     kv_type_v: Annotated[str, typer.Option("--kv-type-v", metavar="TYPE", help="Type of cached values.")] = "f16",
     storage: Storage = None,
+    wide: Wide = False,
     as_json: Json = False,
 ) -> int:
     """Cut a model for machines of given memory."""
@@ -89,7 +91,7 @@ def place(
         for index, stage in enumerate(placed)
     ]
     headings = ("STAGE", "LAYERS", "WEIGHTS", "VOCABULARY", "STATE", "COMPUTE", "NEEDED", "MEMORY", "FREE")
-    print_table(headings, rows)
+    print_table(headings, rows, wide=wide)
     return 0
 
 

@@ -31,7 +31,7 @@ def print_result(result: Result) -> None:
         show_error(EvidenceError(what, where=result.where, remedy=result.remedy, detail=result.detail))
 
 
-def print_shown(shown: Shown) -> None:
+def print_shown(shown: Shown, *, wide: bool = False) -> None:
     """What a signed file says."""
     statement = shown.statement
     print(f"file       {shown.file}\npredicate  {statement.predicate_type}")
@@ -42,7 +42,7 @@ def print_shown(shown: Shown) -> None:
     if statement.predicate_type in (CERTIFICATION, CERTIFICATION_V1):
         _print_certification(read_predicate(statement, shown.file))
     elif statement.predicate_type == MATRIX:
-        print_matrix(convert(statement.predicate, Matrix, what="matrix", where=shown.file))
+        print_matrix(convert(statement.predicate, Matrix, what="matrix", where=shown.file), wide=wide)
     print(flush=True)
     print_result(shown.result)
 
@@ -81,10 +81,10 @@ def _ranges(certification: Certification) -> str:
     return ", ".join(f"[{begin}, {end})" for begin, end in certification.recipe.ranges)
 
 
-def print_ledger(chain: Chain) -> None:
+def print_ledger(chain: Chain, *, wide: bool = False) -> None:
     """A line for each run, in the order in which they began."""
     headings = ("record", "began", "lane", "recipe", "device", "lock", "nonce", "ended")
-    print_table(headings, [_run_cells(run) for run in chain.runs()])
+    print_table(headings, [_run_cells(run) for run in chain.runs()], wide=wide)
 
 
 def _run_cells(run: Run) -> tuple[str, ...]:
