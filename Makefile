@@ -55,7 +55,7 @@ test-fast: venv ## the tests that need no compiler and no model, in under a minu
 	$(BIN)/python -m pytest --numprocesses 2 tests/unit
 
 bench: venv ## the split against the whole model, and the cost of a hop
-	$(BIN)/python -m bench
+	$(DGRCTL) bench
 
 lint: venv ## ruff, mypy, the import contract, clang-format, the patch stack
 	$(BIN)/ruff check .

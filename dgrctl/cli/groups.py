@@ -32,6 +32,7 @@ GROUPS = {
     "worker": (MODELS, "Start one stage of a recipe by hand."),
     "arch": (PROVE, "Show which architectures can be split, and certify them."),
     "certify": (PROVE, "Certify a recipe on this machine, and sign the evidence."),
+    "bench": (PROVE, "Measure the split against the whole model, and the cost of one hop."),
     "keys": (PROVE, "Make or show the key that signs evidence on this machine."),
     "evidence": (PROVE, "Show and verify signed evidence and the ledger."),
     "matrix": (PROVE, "Show which lane, device, model and recipe may be advertised."),

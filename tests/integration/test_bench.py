@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -22,13 +21,15 @@ def test_ratios_and_hops_come_with_their_raw_samples(
 ) -> None:
     del verified_build, verified_model  # what it needs
     little = ["--threads", "1", "--pairs", str(PAIRS), "--prompt-tokens", "24", "--generate-tokens", str(STEPS + 1)]
-    command = [sys.executable, "-m", "bench", *little, "--decode-slice-tokens", "2"]
+    command = [sys.executable, "-m", "dgrctl", "bench", "--json", *little, "--decode-slice-tokens", "2"]
     run = subprocess.run(command, cwd=layout.root, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
-    assert [line.split()[0] for line in run.stdout.splitlines() if re.match(r"(prefill|decode) ", line)] == ["prefill", "decode"]
-    named = re.search(r"^raw samples: (.+)$", run.stderr, re.MULTILINE)
-    assert named is not None
-    raw = Path(named.group(1))
+    printed = json.loads(run.stdout)
+    assert [figure["name"] for figure in printed["figures"]] == ["prefill, 1 thread per stage", "decode, 1 thread per stage"]
+    for figure in printed["figures"]:
+        assert set(figure) == {"name", "ratio", "low", "high", "goal", "met"}
+        assert figure["met"] == (figure["low"] >= figure["goal"])
+    raw = Path(printed["raw"])
     report = json.loads(raw.read_text())
     raw.unlink()
     assert (report["decode_slice_tokens"], len(report["threads"])) == (2, 1)
