@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import ipaddress
 import re
 import socket
 from dataclasses import dataclass
 
 from dgrctl.errors import InputError, StageError
+
+# What binding to an address fails with that this machine does not have.
+_ABSENT = {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT, errno.EPROTONOSUPPORT}
 
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,252}[A-Za-z0-9])?")
 
@@ -63,6 +67,9 @@ def parse_route(text: str) -> list[str]:
 def check_can_listen(address: Address) -> bool:
     """Refuses an address that a worker could not listen on, before a model is loaded for it.
 
+    A name can stand for several addresses. The worker listens on those that this machine has: ``localhost`` is 127.0.0.1 alone
+    where IPv6 is off.
+
     Returns:
         Whether only this machine can connect to it.
 
@@ -70,21 +77,47 @@ def check_can_listen(address: Address) -> bool:
         InputError: the host has no address on this machine.
         StageError: the port is taken.
     """
-    found = _resolve(address)
-    for family, place in found:
-        with socket.socket(family, socket.SOCK_STREAM) as probe:
-            # A port whose last connections are still being forgotten is free; one that is listened on is not.
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
+    bound: list[str] = []
+    absent: OSError | None = None
+    for family, place in _resolve(address):
+        try:
+            with socket.socket(family, socket.SOCK_STREAM) as probe:
+                # A port whose last connections are still being forgotten is free; one that is listened on is not.
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 probe.bind(place)
                 probe.listen(1)
-            except OSError as error:
-                raise StageError(
-                    f"cannot listen on {address}: {error.strerror}",
-                    where="--listen",
-                    remedy="choose another port, or 0 for any; ss -ltnp shows who listens",
-                ) from error
-    return all(ipaddress.ip_address(str(place[0])).is_loopback for _, place in found)
+            bound.append(str(place[0]))
+        except OSError as error:
+            if error.errno not in _ABSENT:
+                raise _cannot_listen(address, error, "choose another port, or 0 for any; ss -ltnp shows who listens") from error
+            absent = error
+    if absent is not None and not bound:
+        raise _cannot_listen(address, absent, "name an address of this machine; ip address shows them") from absent
+    return all(ipaddress.ip_address(host).is_loopback for host in bound)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether the host means, on every machine, that machine itself."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def own_address_towards(host: str) -> str | None:
+    """The address of this machine that ``host`` would see; None where there is none but loopback. Sends nothing."""
+    try:
+        family, _, _, _, place = socket.getaddrinfo(host, 9, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect(place)  # of a datagram socket: chooses the way and no more
+            own = str(probe.getsockname()[0])
+    except (OSError, UnicodeError):
+        return None
+    return None if is_loopback(own) else own
+
+
+def _cannot_listen(address: Address, error: OSError, remedy: str) -> StageError:
+    return StageError(f"cannot listen on {address}: {error.strerror}", where="--listen", remedy=remedy)
 
 
 def _resolve(address: Address) -> list[tuple[socket.AddressFamily, tuple[str | int | bytes, ...]]]:

@@ -7,7 +7,7 @@ import socket
 import pytest
 
 from dgrctl.errors import InputError, StageError
-from dgrctl.runtime.address import Address, check_can_listen, parse_address, parse_route
+from dgrctl.runtime.address import Address, check_can_listen, is_loopback, own_address_towards, parse_address, parse_route
 
 
 @pytest.mark.parametrize(
@@ -71,3 +71,31 @@ def test_an_address_of_no_machine_here() -> None:
         check_can_listen(Address("192.0.2.1", 0))
     with pytest.raises(InputError, match="cannot be resolved"):
         check_can_listen(Address("no-such-host.invalid", 7001))
+
+
+def both(monkeypatch: pytest.MonkeyPatch, *hosts: str) -> None:
+    """Lets a name stand for several addresses, as localhost does."""
+    found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (host, 0)) for host in hosts]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+
+
+def test_a_name_is_listened_on_where_this_machine_has_its_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """localhost is ::1, too, and that cannot be bound where IPv6 is off."""
+    both(monkeypatch, "192.0.2.1", "127.0.0.1")
+    assert check_can_listen(Address("localhost", 0))
+
+
+def test_a_name_of_which_no_address_is_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    both(monkeypatch, "192.0.2.1", "203.0.113.1")
+    with pytest.raises(StageError, match="cannot listen on elsewhere:0"):
+        check_can_listen(Address("elsewhere", 0))
+
+
+@pytest.mark.parametrize(("host", "loopback"), [("127.0.0.1", True), ("::1", True), ("localhost", True), ("10.0.0.1", False)])
+def test_what_every_machine_calls_itself(host: str, loopback: bool) -> None:
+    assert is_loopback(host) is loopback
+
+
+def test_a_loopback_address_is_none_that_another_machine_could_use() -> None:
+    assert own_address_towards("127.0.0.1") is None
+    assert own_address_towards("no-such-host.invalid") is None
