@@ -13,14 +13,13 @@ import grpc
 from dgr.v1 import common_pb2, reference_pb2, reference_pb2_grpc, worker_pb2, worker_pb2_grpc
 
 from dgrctl.errors import StageError
-from dgrctl.runtime.statuses import Failure, to_error
+from dgrctl.runtime.statuses import ANSWER_SECONDS, Failure, to_error
 from dgrctl.termination import unbroken
 
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 # A peer that is gone or frozen must be found within three seconds, busy or idle.
 KEEPALIVE_MS = 1000
 KEEPALIVE_TIMEOUT_MS = 1500
-ANSWER_SECONDS = 3.0
 
 _OPTIONS: list[tuple[str, int]] = [
     ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),

@@ -10,6 +10,9 @@ from google.protobuf.message import DecodeError
 
 from dgrctl.errors import AdmissionError, DgrError, InputError, StageError
 
+# How long a worker may take to answer a short question.
+ANSWER_SECONDS = 3.0
+
 STAGE_ERROR_KEY = "dgr-stage-error-bin"
 
 _Code = grpc.StatusCode
@@ -31,7 +34,7 @@ _REMEDIES: dict[grpc.StatusCode, str] = {
     _Code.RESOURCE_EXHAUSTED: "ask for less, or wait until another session has ended",
     _Code.DATA_LOSS: "run dgrctl model verify on that stage's machine, mend the model, and start the worker again",
     _Code.UNAVAILABLE: "check that worker and the network between, then run the command again",
-    _Code.DEADLINE_EXCEEDED: "check that worker and the network between, then run the command again",
+    _Code.DEADLINE_EXCEEDED: "look at that worker: kill -CONT PID lets a stopped process go on; then run the command again",
 }
 
 
@@ -79,6 +82,8 @@ def to_error(failure: Failure, *, title: str, address: str) -> DgrError:
         address = stage.address or address
     kind = _KINDS.get(failure.code, StageError)
     message = (failure.stage.message if failure.stage is not None else "") or failure.message or "no message"
+    if message == "Deadline Exceeded":  # gRPC's own words for a call of ours that took too long
+        message = f"it did not answer within {ANSWER_SECONDS:.0f} s; its process is stopped or overloaded"
     if failure.unreachable:
         what = f"{title} cannot be reached: {message}"
     elif kind is StageError:
