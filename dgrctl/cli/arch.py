@@ -33,7 +33,7 @@ def show(wide: Wide = False, as_json: Json = False) -> int:
 def check(
     names: Annotated[
         list[str],
-        typer.Argument(metavar="NAME...", help="An architecture, as GGUF files name it.", autocompletion=complete_architectures),
+        typer.Argument(metavar="NAME", help="An architecture, as GGUF files name it.", autocompletion=complete_architectures),
     ],
     wide: Wide = False,
     as_json: Json = False,
@@ -54,7 +54,7 @@ def check(
 def certify(
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[NAME...]", help="Default: all of the pin.", autocompletion=complete_architectures),
+        typer.Argument(metavar="NAME", help="Default: all of the pin.", autocompletion=complete_architectures),
     ] = None,
     wide: Wide = False,
     as_json: Json = False,

@@ -39,7 +39,7 @@ def show(
 
 
 @app.command(epilog=examples("dgrctl evidence verify certs/evidence/*.json", "dgrctl evidence verify --key signer.pem FILE"))
-def verify(files: Annotated[list[File], typer.Argument(metavar="FILE...")], key: Keys = None, as_json: Json = False) -> int:
+def verify(files: Annotated[list[File], typer.Argument(metavar="FILE")], key: Keys = None, as_json: Json = False) -> int:
     """Verify signed files: every byte, signature and number."""
     from dgrctl.console import emit_json
     from dgrctl.evidence.inspection import verify_files

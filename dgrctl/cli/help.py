@@ -74,6 +74,7 @@ def _parameter(ctx: Context, parameter: TyperArgument | TyperOption) -> tuple[Te
     value: str | None
     if isinstance(parameter, TyperArgument):
         typed, value = Text(), parameter.metavar or (parameter.name or "").upper()
+        value += "..." if parameter.nargs == -1 else ""
     else:
         typed = Text(", ".join((*parameter.opts, *parameter.secondary_opts)), style="bold cyan")
         value = None if parameter.is_flag or parameter.name in _MADE_BY_TYPER else parameter.display_type_rich(ctx)

@@ -248,7 +248,7 @@ def _bisect(layout: Layout, bisection: str, transport: str | None, source: Path 
 
 @app.command(epilog=examples("dgrctl patch shell", "dgrctl patch shell -- git log --oneline"))
 def shell(
-    words: Annotated[list[str] | None, typer.Argument(metavar="[-- COMMAND]", help="What to run. Default: your shell.")] = None,
+    words: Annotated[list[str] | None, typer.Argument(metavar="-- COMMAND", help="What to run. Default: your shell.")] = None,
     as_json: Json = False,
 ) -> int:
     """Open a shell in the workspace, or run a command there."""

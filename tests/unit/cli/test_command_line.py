@@ -64,6 +64,18 @@ def test_help_fits_a_narrow_terminal(group: str) -> None:
     assert not any("…" in line for line in lines)
 
 
+@pytest.mark.parametrize(
+    ("command", "usage"),
+    [
+        ("arch certify", "dgrctl arch certify [OPTIONS] [NAME]..."),
+        ("evidence verify", "dgrctl evidence verify [OPTIONS] {FILE}..."),
+        ("patch shell", "dgrctl patch shell [OPTIONS] [-- COMMAND]..."),
+    ],
+)
+def test_usage_marks_what_can_be_repeated_once(command: str, usage: str) -> None:
+    assert f"Usage: {usage} " in dgrctl(*command.split(), "--help").stdout
+
+
 def test_help_without_a_terminal_has_no_colours() -> None:
     assert "\x1b" not in dgrctl("run", "--help", TERM="xterm-256color").stdout
 
