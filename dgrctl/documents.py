@@ -5,6 +5,7 @@ TOML is for files that people write, JSON for files that dgrctl writes.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import tomllib
@@ -14,6 +15,7 @@ from typing import TypeVar
 import msgspec
 
 from dgrctl.errors import InputError
+from dgrctl.files import NotARegularFileError, read_regular
 
 T = TypeVar("T")
 
@@ -30,7 +32,13 @@ def load_toml(path: Path, kind: type[T], *, what: str) -> T:
     Raises:
         InputError: missing, too large, not UTF-8, not TOML, a duplicate, unknown or missing field, or a wrong type.
     """
-    text = _read(path, what)
+    return digested_toml(path, kind, what=what)[0]
+
+
+def digested_toml(path: Path, kind: type[T], *, what: str) -> tuple[T, str]:
+    """Like :func:`load_toml`, with the SHA-256 of the very bytes that were parsed."""
+    data = _read(path, what)
+    text = _text(data, path, what)
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -38,12 +46,12 @@ def load_toml(path: Path, kind: type[T], *, what: str) -> T:
     except (ValueError, RecursionError) as error:
         # Integers of thousands of digits and arrays nested a thousand deep.
         raise InputError(f"this {what} cannot be read: {error}", where=str(path), remedy="correct that value") from error
-    return _convert(document, kind, path, what)
+    return _convert(document, kind, path, what), hashlib.sha256(data).hexdigest()
 
 
 def load_json(path: Path, kind: type[T], *, what: str) -> T:
     """Reads ``path`` as JSON into the msgspec struct ``kind``; like :func:`load_toml`."""
-    text = _read(path, what)
+    text = _text(_read(path, what), path, what)
 
     def refuse_duplicates(pairs: list[tuple[str, object]]) -> dict[str, object]:
         members: dict[str, object] = {}
@@ -62,28 +70,35 @@ def load_json(path: Path, kind: type[T], *, what: str) -> T:
     return _convert(document, kind, path, what)
 
 
-def _read(path: Path, what: str) -> str:
+def _read(path: Path, what: str) -> bytes:
     try:
-        size = path.stat().st_size
-        if not path.is_file():
-            raise InputError(f"this {what} is not a regular file", where=str(path), remedy="name a file")
-        if size > MAX_DOCUMENT_BYTES:
-            raise InputError(
-                f"this {what} is {size} bytes long; at most {MAX_DOCUMENT_BYTES} are read",
-                where=str(path),
-                remedy="check that this is the file you meant",
-            )
-        return path.read_text(encoding="utf-8")
+        data = read_regular(path, MAX_DOCUMENT_BYTES + 1)
+        size = len(data) if len(data) <= MAX_DOCUMENT_BYTES else path.stat().st_size
     except FileNotFoundError as error:
         raise InputError(
             f"no such {what}", where=str(path), remedy="check the name; git status shows what was removed"
         ) from error
-    except UnicodeDecodeError as error:
-        raise InputError(f"this {what} is not UTF-8: {error}", where=str(path), remedy="save it as UTF-8") from error
+    except NotARegularFileError as error:
+        raise InputError(f"this {what} is not a regular file", where=str(path), remedy="name a file") from error
     except OSError as error:
         raise InputError(
             f"this {what} cannot be read: {error.strerror}", where=str(path), remedy="make it readable for this user"
         ) from error
+    if size > MAX_DOCUMENT_BYTES:
+        raise InputError(
+            f"this {what} is {size} bytes long; at most {MAX_DOCUMENT_BYTES} are read",
+            where=str(path),
+            remedy="check that this is the file you meant",
+        )
+    return data
+
+
+def _text(data: bytes, path: Path, what: str) -> str:
+    try:
+        # As text files are read: every kind of line end is one line feed.
+        return data.decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
+    except UnicodeDecodeError as error:
+        raise InputError(f"this {what} is not UTF-8: {error}", where=str(path), remedy="save it as UTF-8") from error
 
 
 def _toml_refusal(error: tomllib.TOMLDecodeError, text: str, path: Path, what: str) -> InputError:

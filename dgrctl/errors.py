@@ -132,6 +132,27 @@ class EvidenceError(DgrError):
     kind = "evidence"
 
 
+class IncompleteEvidenceError(EvidenceError):
+    """A signature is good, but the files that its content was made from are not all here: the content was not checked."""
+
+    exit_code = 24
+    kind = "evidence-incomplete"
+
+
+class OlderLedgerError(EvidenceError):
+    """Signed evidence knows a record that the ledger here does not have: the ledger is older, or it is another one."""
+
+    exit_code = 25
+    kind = "ledger-older"
+
+
+class UnusedEvidenceError(EvidenceError):
+    """A matrix was made, but something under ``certs/evidence`` was not used for it."""
+
+    exit_code = 26
+    kind = "evidence-unused"
+
+
 class KeyFileError(DgrError):
     """A signing key is missing, unreadable, or readable by others."""
 

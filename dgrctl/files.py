@@ -6,6 +6,7 @@ import contextlib
 import errno
 import hashlib
 import os
+import stat
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -58,6 +59,30 @@ def write_atomic(path: Path, data: bytes, mode: int = 0o644) -> None:
             Path(temporary).unlink(missing_ok=True)
             raise
         sync_folder(path.parent)
+
+
+class NotARegularFileError(OSError):
+    """A folder, pipe, socket or device stands where a file should."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(errno.EINVAL, "it is not a regular file", str(path))
+
+
+def read_regular(path: Path, limit: int | None = None) -> bytes:
+    """The first ``limit`` bytes of a regular file (None: all). It never waits, whatever stands at ``path``.
+
+    Raises:
+        NotARegularFileError: not a regular file. A device is not even opened.
+        OSError: missing or unreadable.
+    """
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise NotARegularFileError(path)
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+    with os.fdopen(descriptor, "rb") as file:
+        # Another file may stand there since the first look.
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise NotARegularFileError(path)
+        return file.read(-1 if limit is None else limit)
 
 
 def sync_folder(folder: Path) -> None:

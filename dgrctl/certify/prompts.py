@@ -8,9 +8,8 @@ from typing import Annotated
 
 import msgspec
 
-from dgrctl.documents import load_toml
+from dgrctl.documents import digested_toml
 from dgrctl.errors import InputError, IntegrityError
-from dgrctl.files import sha256_file
 
 Name = Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9][a-z0-9.-]*$", max_length=64)]
 
@@ -45,8 +44,8 @@ def load_prompt_set(path: Path, *, sha256: str | None = None) -> PromptSet:
         InputError: malformed, a name other than the file's, or an id twice.
         IntegrityError: it is another file than the lock names.
     """
-    prompts = load_toml(path, PromptSet, what="prompt set")
-    if sha256 is not None and (found := sha256_file(path)) != sha256:
+    prompts, found = digested_toml(path, PromptSet, what="prompt set")
+    if sha256 is not None and found != sha256:
         raise IntegrityError(
             f"this prompt set has SHA-256 {found}; the lock names {sha256}",
             where=str(path),

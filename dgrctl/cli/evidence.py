@@ -53,7 +53,9 @@ def verify(files: Annotated[list[File], typer.Argument(metavar="FILE")], key: Ke
     else:
         for result in results:
             print_result(result)
-    return 0 if all(result.verified for result in results) else EvidenceError.exit_code
+    codes = {result.exit_code for result in results}
+    # What is wrong comes before what could not be checked.
+    return EvidenceError.exit_code if EvidenceError.exit_code in codes else max(codes)
 
 
 @app.command(epilog=examples("dgrctl evidence ledger"))

@@ -9,6 +9,7 @@ import msgspec
 import typer
 
 from dgrctl.cli.options import Json, Wide, examples
+from dgrctl.errors import UnusedEvidenceError
 from dgrctl.layout import Layout
 
 app = typer.Typer(add_completion=False)
@@ -40,4 +41,4 @@ def matrix(
         print_matrix(found, wide=wide)
     if key is not None:
         note(f"signed matrix: {write_matrix(layout, found, key)}")
-    return 0
+    return 0 if found.complete else UnusedEvidenceError.exit_code

@@ -13,6 +13,7 @@ from dgrctl.evidence.certification import PREDICATE_TYPE as CERTIFICATION
 from dgrctl.evidence.dsse import read_envelope
 from dgrctl.evidence.fields import Record
 from dgrctl.evidence.matrix import PREDICATE_TYPE as MATRIX
+from dgrctl.evidence.matrix_file import VERSION_1 as MATRIX_V1
 from dgrctl.evidence.matrix_file import gather_context, matrix_of
 from dgrctl.evidence.public_keys import PublicKey
 from dgrctl.evidence.stack_record import PREDICATE_TYPE as STACK
@@ -32,6 +33,7 @@ class Result(Record, frozen=True):
         trust: Who vouches.
         notes: What was verified less than fully, and why.
         reason: Why it does not verify.
+        exit_code: 0 where it verifies. 24: the signature is good, but the content could not be made again here.
     """
 
     file: str
@@ -41,6 +43,7 @@ class Result(Record, frozen=True):
     trust: str | None = None
     sha256: str | None = None
     notes: tuple[str, ...] = ()
+    exit_code: int = 0
     reason: str | None = None
     where: str | None = None
     remedy: str | None = None
@@ -98,7 +101,13 @@ def _verify(layout: Layout, file: Path, context: Context) -> Result:
         return _verified(layout, file, context)
     except DgrError as error:
         return Result(
-            file=str(file), verified=False, reason=error.what, where=error.where, remedy=error.remedy, detail=error.detail
+            file=str(file),
+            verified=False,
+            exit_code=error.exit_code,
+            reason=error.what,
+            where=error.where,
+            remedy=error.remedy,
+            detail=error.detail,
         )
 
 
@@ -110,10 +119,9 @@ def _verified(layout: Layout, file: Path, context: Context) -> Result:
         found = certification_of(signed, str(file), context)
         notes = () if found.ledger_checked else ("there is no ledger here: the run's place in it was not checked",)
         return msgspec.structs.replace(result, kind="certification", verdict=found.certification.verdict, notes=notes)
-    if kind == MATRIX:
-        _, repeated = matrix_of(signed, str(file), context, layout)
-        notes = () if repeated else ("the files it was made from are not all here: its rows were not made again",)
-        return msgspec.structs.replace(result, kind="matrix", notes=notes)
+    if kind in (MATRIX, MATRIX_V1):
+        matrix_of(signed, str(file), context, layout)
+        return msgspec.structs.replace(result, kind="matrix")
     if kind == STACK:
         here = is_of_this_checkout(stack_record_of(signed, str(file)), layout)
         notes = () if here else ("the patches of this checkout are others: nothing was compared with them",)

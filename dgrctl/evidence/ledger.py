@@ -25,7 +25,7 @@ from dgrctl.evidence.fields import one_line
 from dgrctl.evidence.ledger_chain import Chain, check_endings, read_chain
 from dgrctl.evidence.ledger_records import Aborted, Intent, LedgerRecord, Outcome, SetAside
 from dgrctl.evidence.parsing import parse_canonical
-from dgrctl.files import sha256_file, storage_errors, sync_folder, write_atomic
+from dgrctl.files import read_regular, sha256_file, storage_errors, sync_folder, write_atomic
 from dgrctl.layout import Layout
 from dgrctl.statelock import state_lock
 
@@ -53,7 +53,7 @@ class Ledger:
             EvidenceError: the chain is broken; the message names the line.
         """
         try:
-            data = self.path.read_bytes()
+            data = read_regular(self.path)
         except FileNotFoundError:
             return Chain()
         except OSError as error:

@@ -40,12 +40,14 @@ class Chain:
         digests: Of each record.
         torn: What a killed or failed append left after the last whole record.
         ended: The last whole record has its line feed.
+        sha256: Of the file's bytes.
     """
 
     records: tuple[LedgerRecord, ...] = ()
     digests: tuple[str, ...] = ()
     torn: bytes = b""
     ended: bool = True
+    sha256: str = hashlib.sha256(b"").hexdigest()
 
     @property
     def head(self) -> str:
@@ -93,7 +95,13 @@ def read_chain(data: bytes, where: str) -> Chain:
         records.append(record)
         digests.append(hashlib.sha256(line).hexdigest())
     check_endings(records, where)
-    return Chain(records=tuple(records), digests=tuple(digests), torn=tail if torn else b"", ended=not tail or torn)
+    return Chain(
+        records=tuple(records),
+        digests=tuple(digests),
+        torn=tail if torn else b"",
+        ended=not tail or torn,
+        sha256=hashlib.sha256(data).hexdigest(),
+    )
 
 
 def _is_incomplete(tail: bytes) -> bool:

@@ -12,10 +12,9 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from dgrctl.documents import load_toml
+from dgrctl.documents import digested_toml
 from dgrctl.errors import InputError
 from dgrctl.evidence.fields import Date, Decimal, EvidenceClass, Name, Outputs, Positive, Record, Sha256Hex
-from dgrctl.files import sha256_file
 
 
 class LockedPromptSet(Record, frozen=True):
@@ -105,8 +104,8 @@ def load_lock(path: Path) -> Lock:
     Raises:
         InputError: malformed or contradictory, with file, field and remedy.
     """
-    document = load_toml(path, LockFile, what="lock")
-    lock = Lock(**msgspec.structs.asdict(document), sha256=sha256_file(path))
+    document, sha256 = digested_toml(path, LockFile, what="lock")
+    lock = Lock(**msgspec.structs.asdict(document), sha256=sha256)
     if path.name != f"{lock.name}.toml":
         raise InputError(
             f"this lock calls itself {lock.name}",
@@ -117,7 +116,7 @@ def load_lock(path: Path) -> Lock:
         raise InputError("an output kind stands twice", where=f"{path}: parity.outputs", remedy="name each kind once")
     if not Fraction(1, 2) <= Fraction(lock.speed.confidence) < 1:
         raise InputError(
-            f"a confidence of {lock.speed.confidence} is not one",
+            f"the confidence {lock.speed.confidence} is out of range",
             where=f"{path}: speed.confidence",
             remedy='write a decimal from "0.5" to below "1", such as "0.95"',
         )

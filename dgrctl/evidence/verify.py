@@ -5,7 +5,7 @@
 3. the payload is a canonical in-toto Statement v1 about something, of the predicate type asked for;
 4. the predicate holds exactly its fields, in their types;
 5. its subjects are the worker, the reference, the model set, the recipe and the lock that it speaks of;
-6. the lock is here, unchanged, and every number fits it and the others (:mod:`dgrctl.evidence.consistency`);
+6. the lock and its prompt set are here, unchanged, and every number fits it and the others (:mod:`dgrctl.evidence.consistency`);
 7. where there is a ledger, the run's intent stands in it where the evidence says, and its outcome names this very file.
 """
 
@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from dgrctl.errors import EvidenceError
+from dgrctl.errors import EvidenceError, OlderLedgerError
 from dgrctl.evidence import certification_v1
 from dgrctl.evidence.certification import PREDICATE_TYPE, Certification
 from dgrctl.evidence.consistency import problems
@@ -27,6 +27,7 @@ from dgrctl.evidence.lock import Lock
 from dgrctl.evidence.parsing import MAX_BYTES, convert
 from dgrctl.evidence.statement import Statement, Subject, read_statement
 from dgrctl.evidence.trust import Trust, TrustStore, label_of
+from dgrctl.files import read_regular
 
 _AGAIN = "certify again; this file is of no use"
 
@@ -37,11 +38,13 @@ class Context:
 
     Attributes:
         locks: By name, ``<id>.v<version>``.
+        prompts: SHA-256 of each prompt set's file, by the set's name.
         ledger: None where there is none: then positions are not checked, and the result says so.
     """
 
     trust: TrustStore
     locks: Mapping[str, Lock]
+    prompts: Mapping[str, str]
     ledger: Chain | None
 
 
@@ -69,11 +72,10 @@ def read_evidence(path: Path) -> bytes:
     """A signed file's bytes.
 
     Raises:
-        EvidenceError: missing, unreadable, or too large to be evidence.
+        EvidenceError: missing, unreadable, not a regular file, or too large to be evidence.
     """
     try:
-        with path.open("rb") as file:
-            data = file.read(2 * MAX_BYTES + 1)
+        data = read_regular(path, 2 * MAX_BYTES + 1)
     except OSError as error:
         raise EvidenceError(f"the evidence cannot be read: {error.strerror}", where=str(path), remedy="check the name") from error
     if len(data) > 2 * MAX_BYTES:
@@ -111,6 +113,7 @@ def certification_of(signed: Signed, where: str, context: Context) -> VerifiedCe
     if sorted(signed.statement.subject, key=_by_name) != sorted(subjects_of(certification), key=_by_name):
         raise EvidenceError("its subjects are not the files that it speaks of", where=where, remedy=_AGAIN)
     lock = check_numbers(certification, context.locks, where)
+    _check_prompts(lock, context.prompts, where)
     if context.ledger is not None:
         _check_ledger(certification, signed.sha256, context.ledger, where)
     return VerifiedCertification(certification, lock, label_of(signed.trusts), signed.sha256, context.ledger is not None)
@@ -173,8 +176,29 @@ def check_numbers(certification: Certification, locks: Mapping[str, Lock], where
     return lock
 
 
+def _check_prompts(lock: Lock, prompts: Mapping[str, str], where: str) -> None:
+    name = lock.prompt_set.name
+    remedy = f"restore certs/prompts/{name}.toml (git checkout); other prompts are a new set with a new lock"
+    found = prompts.get(name)
+    if found is None:
+        raise EvidenceError(f"the prompt set {name} that it was measured with is not here", where=where, remedy=remedy)
+    if found != lock.prompt_set.sha256:
+        raise EvidenceError(
+            f"the prompt set {name} was changed after this result: it was {lock.prompt_set.sha256}, now {found}",
+            where=where,
+            remedy=remedy,
+        )
+
+
 def _check_ledger(certification: Certification, sha256: str, ledger: Chain, where: str) -> None:
     position = certification.run.intent
+    if position.index >= len(ledger.records):
+        raise OlderLedgerError(
+            f"this run is record {position.index} of its ledger, and the ledger here ends after {len(ledger.records)} records: "
+            "the ledger here is older than this evidence, or it is another machine's",
+            where=where,
+            remedy="restore certs/ledger.jsonl from a copy, or remove evidence that belongs to another ledger",
+        )
     run = ledger.run_of(position)
     if run is None:
         raise EvidenceError(f"the ledger holds no intent of this run at position {position.index}", where=where, remedy=_AGAIN)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from datetime import date
 from pathlib import Path
@@ -45,6 +46,19 @@ from dgrctl.evidence.verdict import gates_of, verdict_of
 from dgrctl.evidence.verify import subjects_of
 from dgrctl.layout import Layout
 
+PROMPT_SET = """\
+schema = 1
+name = "core.v1"
+[[prompts]]
+id = "short"
+language = "en"
+text = "Name a river."
+[[prompts]]
+id = "long"
+language = "en"
+text = "Name three rivers in Europe and say through which countries each of them flows."
+"""
+
 LOCK = """
 schema = 1
 id = "cpu.tiny"
@@ -72,7 +86,7 @@ min_ratio_decode = "0.80"
 confidence = "0.95"
 bootstrap_resamples = 1000
 decode_slice_tokens = 8
-"""
+""".replace("5" * 64, hashlib.sha256(PROMPT_SET.encode()).hexdigest())
 
 MODEL = ModelReference(id="tiny", set_sha256="4" * 64, architecture="llama", layers=30, vocabulary=100, residual_width=8)
 DEVICE = Device(name="Example CPU 9000", isa="x86-64-v3", details={"sockets": "1"})
@@ -85,9 +99,11 @@ LANES = [
 
 
 def make_checkout(root: Path) -> Layout:
-    """A checkout with one lock and nothing else."""
+    """A checkout with one lock, its prompt set and nothing else."""
     (root / "manifests" / "upstream").mkdir(parents=True)
     (root / "certs" / "locks").mkdir(parents=True)
+    (root / "certs" / "prompts").mkdir()
+    (root / "certs" / "prompts" / "core.v1.toml").write_text(PROMPT_SET)
     (root / "certs" / "locks" / "cpu.tiny.v1.toml").write_text(LOCK)
     return Layout(root)
 

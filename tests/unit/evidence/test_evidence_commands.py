@@ -199,7 +199,9 @@ class TestMatrix:
     def test_json_has_the_names_that_scripts_rely_on(self, layout: Layout, capsys: pytest.CaptureFixture[str]) -> None:
         certify(layout)
         assert main(["matrix", "--json"]) == 0
-        rows = json.loads(said(capsys)[0])["rows"]
+        document = json.loads(said(capsys)[0])
+        assert document["complete"] is True
+        rows = document["rows"]
         assert {"lane", "device", "model", "recipe", "status", "reason", "trust"} <= set(rows[0])
         assert {row["status"] for row in rows} == {"advertisable", "dark"}
         assert {row["lane"] for row in rows} == {"cpu", "cuda", "rocm", "vulkan", "metal"}
@@ -208,7 +210,7 @@ class TestMatrix:
     def test_the_table_is_for_people_and_plain_in_a_pipe(self, layout: Layout, capsys: pytest.CaptureFixture[str]) -> None:
         certify(layout)
         (layout.evidence / "stray.dsse.json").write_text("x")
-        assert main(["matrix"]) == 0
+        assert main(["matrix"]) == 26
         out, err = said(capsys)
         assert "advertisable" in out
         assert "local development key" in out
@@ -226,6 +228,26 @@ class TestMatrix:
         assert "advertisable" in said(capsys)[0]
         certify(layout)
         assert main(["evidence", "verify", str(path)]) == 22
+
+    def test_a_script_learns_what_was_not_used_and_not_checked(self, layout: Layout, capsys: pytest.CaptureFixture[str]) -> None:
+        evidence, _ = certify(layout)
+        assert main(["matrix", "--write"]) == 0
+        path = str(layout.certs / "matrix.dsse.json")
+        kept = layout.ledger.read_bytes()
+        said(capsys)
+        layout.ledger.unlink()
+        assert main(["evidence", "verify", "--json", path]) == 24
+        (result,) = json.loads(said(capsys)[0])["files"]
+        assert (result["verified"], result["exit_code"]) == (False, 24)
+        assert result["reason"].startswith("its signature is good, but its content could not be made again here")
+        assert main(["matrix"]) == 25
+        layout.ledger.write_bytes(kept)
+        evidence.rename(evidence.with_name("other.dsse.json"))
+        assert main(["matrix", "--json"]) == 26
+        out, err = said(capsys)
+        assert json.loads(out)["complete"] is False
+        assert "not used: certs/evidence/cpu/other.dsse.json" in err
+        assert main(["evidence", "verify", path, str(layout.root / "absent")]) == 22
 
 
 class TestStdout:

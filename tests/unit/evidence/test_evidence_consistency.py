@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -10,14 +11,14 @@ import pytest
 from certifications import certification, changed, signed, the_lock
 
 from dgrctl.errors import EvidenceError
-from dgrctl.evidence.lock import load_locks
+from dgrctl.evidence.matrix_file import gather_context
 from dgrctl.evidence.trust import local_trust
 from dgrctl.evidence.verify import Context, verify_certification
 from dgrctl.layout import Layout
 
 
 def without_ledger(layout: Layout) -> Context:
-    return Context(local_trust(layout), {lock.name: lock for lock in load_locks(layout.certs / "locks")}, None)
+    return dataclasses.replace(gather_context(layout, local_trust(layout)), ledger=None)
 
 
 ONE_MORE: Callable[[int], int] = lambda value: value + 1  # noqa: E731

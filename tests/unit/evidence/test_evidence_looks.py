@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import random
 from collections.abc import Callable
@@ -15,11 +16,12 @@ from certifications import LOCK, certification, changed, signed, speed_of
 
 from dgrctl.errors import EvidenceError, InputError
 from dgrctl.evidence.certification import Certification, SpeedPair
-from dgrctl.evidence.lock import Lock, LockedSpeed, load_lock, load_locks
+from dgrctl.evidence.lock import Lock, LockedSpeed, load_lock
 from dgrctl.evidence.looks import estimates, pairs_demanded, standing
+from dgrctl.evidence.matrix_file import gather_context
 from dgrctl.evidence.ratios import exact_interval
 from dgrctl.evidence.trust import local_trust
-from dgrctl.evidence.verify import Context, verify_certification
+from dgrctl.evidence.verify import verify_certification
 from dgrctl.layout import Layout
 
 CHECKED_IN = Path(__file__).parents[3] / "certs" / "locks"
@@ -199,8 +201,7 @@ def measured(lock: Lock, ratios: list[float], **more: Any) -> Certification:
 
 def verified(layout: Layout, found: Certification) -> None:
     data = signed(layout, found)
-    context = Context(local_trust(layout), {lock.name: lock for lock in load_locks(layout.certs / "locks")}, None)
-    verify_certification(data, "FILE", context)
+    verify_certification(data, "FILE", dataclasses.replace(gather_context(layout, local_trust(layout)), ledger=None))
 
 
 WILD = [0.5, 1.5] * 30

@@ -6,15 +6,18 @@ import base64
 import dataclasses
 import json
 import os
+import shutil
+import socket
 from collections.abc import Callable
 from datetime import date
+from pathlib import Path
 
 import msgspec
 import pytest
 from certifications import DEVICE, LANES, certification, certify, changed, on, signed, the_lock
 
 from dgrctl.canonical import canonical_json
-from dgrctl.errors import EvidenceError
+from dgrctl.errors import EvidenceError, IncompleteEvidenceError, OlderLedgerError
 from dgrctl.evidence.certification import Device
 from dgrctl.evidence.dsse import sign
 from dgrctl.evidence.issue import write_certification
@@ -22,8 +25,16 @@ from dgrctl.evidence.keys import init_local_key, local_key_path, signing_key
 from dgrctl.evidence.ledger import Ledger, new_nonce
 from dgrctl.evidence.ledger_records import Aborted, Intent, Outcome
 from dgrctl.evidence.lock import load_lock
-from dgrctl.evidence.matrix import PREDICATE_TYPE, Matrix, Row, lane_matrix
-from dgrctl.evidence.matrix_file import gather_context, gather_inputs, matrix_of, matrix_path, write_matrix
+from dgrctl.evidence.matrix import PREDICATE_TYPE, File, Matrix, Row, lane_matrix
+from dgrctl.evidence.matrix_file import (
+    VERSION_1,
+    gather_context,
+    gather_inputs,
+    matrix_of,
+    matrix_path,
+    subjects_of,
+    write_matrix,
+)
 from dgrctl.evidence.statement import Subject, statement_bytes
 from dgrctl.evidence.trust import LOCAL_DEVELOPMENT_KEY, local_trust
 from dgrctl.evidence.verify import open_signed
@@ -140,18 +151,85 @@ def test_files_that_cannot_be_read_are_reported(layout: Layout) -> None:
 
 
 def test_evidence_that_the_ledger_does_not_know_counts_for_nothing(layout: Layout) -> None:
+    certify(layout, recipe="tiny.cpu-3stage")
     stray = layout.evidence / "cpu" / "stray.dsse.json"
-    stray.parent.mkdir(parents=True)
     stray.write_bytes(signed(layout, certification(the_lock(layout))))
     found = matrix(layout)
-    assert [row.status for row in found.rows] == ["dark", "dark"]
+    assert "tiny.cpu-2stage" not in {row.recipe for row in found.rows}
     assert "the ledger holds no intent" in found.problems[0].reason
 
 
-def test_without_its_ledger_all_evidence_is_dark(layout: Layout) -> None:
+def test_without_its_ledger_there_is_no_matrix(layout: Layout) -> None:
     certify(layout)
     layout.ledger.unlink()
-    assert {row.status for row in matrix(layout).rows} == {"dark"}
+    with pytest.raises(OlderLedgerError, match="ends after 0 records"):
+        matrix(layout)
+
+
+def test_a_ledger_from_before_an_aborted_run_gives_no_matrix_where_a_signed_one_knows_better(layout: Layout) -> None:
+    certify(layout)
+    before = layout.ledger.read_bytes()
+    nonce = new_nonce()
+    place = Ledger(layout).intent(nonce, Intent.of(certification(the_lock(layout))))
+    Ledger(layout).aborted(nonce, Aborted(intent=place.index, reason="a stage died"))
+    write_matrix(layout, matrix(layout), signing_key(layout))
+    layout.ledger.write_bytes(before)
+    with pytest.raises(OlderLedgerError, match=r"the ledger here is older than this matrix: it has 2 records, .* from 4"):
+        matrix(layout)
+
+
+def test_a_ledger_from_before_a_failed_run_gives_no_matrix_where_its_evidence_is_left(layout: Layout) -> None:
+    certify(layout)
+    before = layout.ledger.read_bytes()
+    certify(layout, differing=3)
+    layout.ledger.write_bytes(before)
+    with pytest.raises(OlderLedgerError, match="older than this evidence"):
+        matrix(layout)
+
+
+def test_edited_or_missing_prompts_darken_their_row(layout: Layout) -> None:
+    certify(layout)
+    prompts = layout.certs / "prompts" / "core.v1.toml"
+    prompts.write_text(prompts.read_text() + "# edited\n")
+    assert (row(layout).status, row(layout).cause) == ("dark", "unusable")
+    assert "the prompt set core.v1 was changed after this result" in row(layout).reason
+    prompts.unlink()
+    assert "the prompt set core.v1 that it was measured with is not here" in row(layout).reason
+
+
+def test_a_renamed_evidence_file_is_a_problem(layout: Layout) -> None:
+    path, _ = certify(layout)
+    path.rename(path.with_name("renamed.dsse.json"))
+    found = matrix(layout)
+    assert (row(layout).status, found.complete) == ("dark", False)
+    assert [problem.file for problem in found.problems] == ["cpu/renamed.dsse.json", f"cpu/{path.name}"]
+    assert f"the ledger names this evidence cpu/{path.name}" in found.problems[0].reason
+    assert "is missing" in found.problems[1].reason
+
+
+def test_a_copy_of_evidence_is_a_problem_and_changes_nothing(layout: Layout) -> None:
+    path, _ = certify(layout)
+    path.with_name("copy.dsse.json").write_bytes(path.read_bytes())
+    assert [problem.file for problem in matrix(layout).problems] == ["cpu/copy.dsse.json"]
+    assert row(layout).status == "advertisable"
+
+
+def test_nothing_but_regular_files_is_read(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pipe without a writer would be waited for, and a device read for ever."""
+    certify(layout)
+    folder = layout.evidence
+    os.mkfifo(folder / "a-fifo.dsse.json")
+    (folder / "b-link-to-a-fifo.dsse.json").symlink_to(folder / "a-fifo.dsse.json")
+    (folder / "c-device.dsse.json").symlink_to("/dev/zero")
+    (folder / "d-loop.dsse.json").symlink_to(folder / "d-loop.dsse.json")
+    (folder / "e-folder.dsse.json").mkdir()
+    with socket.socket(socket.AF_UNIX) as listener:
+        monkeypatch.chdir(folder)  # the whole path is longer than a socket's address
+        listener.bind("f-socket.dsse.json")
+        found = matrix(layout)
+    assert [problem.file[0] for problem in found.problems] == ["a", "b", "c", "d", "e", "f"]
+    assert all(problem.sha256 is None for problem in found.problems)
+    assert row(layout).status == "advertisable"
 
 
 def test_a_ledger_that_was_cut_shorter_darkens_what_it_lost(layout: Layout) -> None:
@@ -293,7 +371,7 @@ class TestSignedFile:
     """``certs/matrix.dsse.json``."""
 
     @staticmethod
-    def check(layout: Layout, data: bytes) -> tuple[Matrix, bool]:
+    def check(layout: Layout, data: bytes) -> Matrix:
         trust = local_trust(layout)
         return matrix_of(open_signed(data, "FILE", trust), "FILE", gather_context(layout, trust), layout)
 
@@ -305,11 +383,11 @@ class TestSignedFile:
         certify(layout)
         data = self.written(layout)
         assert matrix_path(layout).read_bytes() == data
-        assert self.check(layout, data) == (matrix(layout), True)
+        assert self.check(layout, data) == matrix(layout)
         statement = json.loads(base64.b64decode(json.loads(data)["payload"]))
         names = [subject["name"] for subject in statement["subject"]]
-        assert names[:2] == ["ledger.jsonl", "locks/cpu.tiny.v1.toml"]
-        assert names[2].startswith("evidence/cpu/tiny.cpu-2stage-")
+        assert names[0].startswith("evidence/cpu/tiny.cpu-2stage-")
+        assert names[1:] == ["ledger.jsonl", "locks/cpu.tiny.v1.toml", "prompts/core.v1.toml"]
 
     def test_it_holds_no_byte_that_can_be_changed(self, layout: Layout) -> None:
         certify(layout)
@@ -319,7 +397,7 @@ class TestSignedFile:
             with pytest.raises(EvidenceError):
                 self.check(layout, tampered)
 
-    @pytest.mark.parametrize("file", ["ledger.jsonl", "locks/cpu.tiny.v1.toml"])
+    @pytest.mark.parametrize("file", ["ledger.jsonl", "locks/cpu.tiny.v1.toml", "prompts/core.v1.toml"])
     def test_it_is_refused_once_what_it_was_made_from_has_changed(self, layout: Layout, file: str) -> None:
         certify(layout)
         data = self.written(layout)
@@ -327,16 +405,104 @@ class TestSignedFile:
             certify(layout, recipe="tiny.cpu-3stage")
         else:
             (layout.certs / file).write_text((layout.certs / file).read_text() + "# changed\n")
-        with pytest.raises(EvidenceError, match=f"older than certs/{file}"):
+        reason = "older than the ledger here: it was made from 2 records, and the ledger has 4"
+        if file != "ledger.jsonl":
+            reason = f"certs/{file} is not the file that this matrix was made from"
+        with pytest.raises(EvidenceError, match=reason) as caught:
             self.check(layout, data)
+        assert caught.value.exit_code == 22
 
-    def test_where_the_files_are_not_only_its_form_is_checked(self, layout: Layout) -> None:
+    @pytest.mark.parametrize("file", ["ledger.jsonl", "locks/cpu.tiny.v1.toml", "prompts/core.v1.toml", "evidence"])
+    def test_what_cannot_be_made_again_is_not_verified(self, layout: Layout, file: str) -> None:
         certify(layout)
         data = self.written(layout)
-        layout.ledger.unlink()
-        found, repeated = self.check(layout, data)
-        assert not repeated
+        if file == "evidence":
+            shutil.rmtree(layout.evidence)
+        else:
+            (layout.certs / file).unlink()
+        with pytest.raises(IncompleteEvidenceError, match=r"its signature is good, but .* 1 of the 4 files") as caught:
+            self.check(layout, data)
+        assert f"missing: certs/{file}" in (caught.value.detail or "")
+
+    def test_a_ledger_that_is_older_than_the_matrix_is_called_the_older(self, layout: Layout) -> None:
+        certify(layout)
+        before = layout.ledger.read_bytes()
+        nonce = new_nonce()
+        Ledger(layout).intent(nonce, Intent.of(certification(the_lock(layout))))
+        data = self.written(layout)
+        layout.ledger.write_bytes(before)
+        with pytest.raises(OlderLedgerError, match="the ledger here is older than this matrix"):
+            self.check(layout, data)
+
+    def test_a_genuine_one_verifies_on_another_machine(self, layout: Layout, tmp_path: Path) -> None:
+        certify(layout)
+        data = self.written(layout)
+        signer = signing_key(layout).public
+        other = Layout(tmp_path / "elsewhere")
+        shutil.copytree(layout.certs, other.certs)
+        trust = local_trust(other, [signer])
+        found = matrix_of(open_signed(data, "FILE", trust), "FILE", gather_context(other, trust), other)
         assert found.rows[0].status == "advertisable"
+
+    @pytest.mark.parametrize(
+        "subjects",
+        [
+            lambda about: about[1:],
+            lambda about: (*about, Subject.of("evidence/cuda/none.dsse.json", "9" * 64)),
+            lambda about: about[::-1],
+        ],
+    )
+    def test_other_subjects_than_its_files_are_refused_even_if_signed(
+        self, layout: Layout, subjects: Callable[[tuple[Subject, ...]], tuple[Subject, ...]]
+    ) -> None:
+        certify(layout)
+        found = matrix(layout)
+        payload = statement_bytes(subjects(subjects_of(found)), PREDICATE_TYPE, found)
+        with pytest.raises(EvidenceError, match="subjects are not the files"):
+            self.check(layout, sign(payload, [signing_key(layout)]))
+
+    def test_a_forged_row_whose_files_are_not_here_is_not_verified(self, layout: Layout) -> None:
+        certify(layout)
+        found = matrix(layout)
+        proof = found.rows[0].evidence
+        assert proof is not None
+        forged = msgspec.structs.replace(
+            found.rows[0], lane="cuda", evidence=msgspec.structs.replace(proof, file="cuda/x.dsse.json")
+        )
+        with_row = msgspec.structs.replace(found, rows=(found.rows[0], forged))
+        extra = File(name="evidence/cuda/x.dsse.json", sha256=proof.sha256)
+        for wrong, error in (
+            (with_row, EvidenceError),
+            (msgspec.structs.replace(with_row, files=(*found.files, extra)), IncompleteEvidenceError),
+        ):
+            data = write_matrix(layout, wrong, signing_key(layout)).read_bytes()
+            with pytest.raises(error):
+                self.check(layout, data)
+
+    @pytest.mark.parametrize("leave_out", [False, True])
+    def test_one_that_names_fewer_problems_is_refused(self, layout: Layout, leave_out: bool) -> None:
+        certify(layout)
+        (layout.evidence / "stray.dsse.json").write_text("x")
+        found = matrix(layout)
+        assert not found.complete
+        clean = msgspec.structs.replace(found, problems=(), complete=True)
+        if leave_out:
+            clean = msgspec.structs.replace(clean, files=tuple(file for file in found.files if "stray" not in file.name))
+        data = write_matrix(layout, clean, signing_key(layout)).read_bytes()
+        with pytest.raises(EvidenceError, match=r"leaves out|does not name everything"):
+            self.check(layout, data)
+
+    def test_its_sentences_are_not_compared(self, layout: Layout) -> None:
+        certify(layout)
+        reworded = changed(matrix(layout), "rows.0.reason", lambda _: "other words of another version")
+        self.check(layout, write_matrix(layout, reworded, signing_key(layout)).read_bytes())
+
+    def test_version_1_is_refused_by_its_name(self, layout: Layout) -> None:
+        about, key = (Subject.of("x", "0" * 64),), signing_key(layout)
+        data = sign(statement_bytes(about, VERSION_1, about[0]), [key])
+        with pytest.raises(EvidenceError, match=r"version 1 \(lane-matrix/v1\)") as caught:
+            self.check(layout, data)
+        assert caught.value.remedy == "make it anew: dgrctl matrix --write"
 
     @pytest.mark.parametrize(
         ("change", "reason"),
@@ -344,7 +510,7 @@ class TestSignedFile:
             (lambda found: changed(found, "rows.1.status", lambda _: "advertisable"), "without current evidence"),
             (lambda found: changed(found, "rows.0.trust", lambda _: None), "without current evidence"),
             (lambda found: changed(found, "rows.0.evidence.expires", lambda _: "2026-01-01"), "without current evidence"),
-            (lambda found: changed(found, "rows.0.trust", lambda _: "release root"), "do not follow"),
+            (lambda found: changed(found, "rows.0.trust", lambda _: "release root"), "claims the trust"),
             (lambda found: changed(found, "rows", lambda rows: rows[:1]), "do not follow"),
             (lambda found: changed(found, "date", lambda _: "2026-11-28"), "do not follow"),
         ],
@@ -362,7 +528,7 @@ class TestSignedFile:
         certify(layout)
         about, key = (Subject.of("x", "0" * 64),), signing_key(layout)
         for data in (
-            sign(statement_bytes(about, "https://dgr.dev/lane-matrix/v2", matrix(layout)), [key]),
+            sign(statement_bytes(about, "https://dgr.dev/lane-matrix/v3", matrix(layout)), [key]),
             sign(statement_bytes(about, PREDICATE_TYPE, about[0]), [key]),
         ):
             with pytest.raises(EvidenceError):
@@ -370,6 +536,7 @@ class TestSignedFile:
 
     def test_a_matrix_about_nothing_is_not_signed(self, layout: Layout) -> None:
         (layout.certs / "locks" / "cpu.tiny.v1.toml").unlink()
+        (layout.certs / "prompts" / "core.v1.toml").unlink()
         with pytest.raises(EvidenceError, match="no subject"):
             self.written(layout)
 

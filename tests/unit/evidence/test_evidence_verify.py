@@ -269,7 +269,7 @@ class TestLedger:
     def test_evidence_that_the_ledger_does_not_know(self, layout: Layout) -> None:
         certify(layout)
         stranger = changed(certification(the_lock(layout)), "run.intent", lambda _: LedgerPosition(index=7, sha256="0" * 64))
-        assert "no intent of this run" in refusal(layout, signed(layout, stranger))
+        assert "the ledger here is older than this evidence" in refusal(layout, signed(layout, stranger))
         forged = changed(stranger, "run.intent", lambda _: LedgerPosition(index=0, sha256="0" * 64))
         assert "no intent of this run" in refusal(layout, signed(layout, forged))
 
