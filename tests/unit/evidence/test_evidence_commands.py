@@ -174,7 +174,7 @@ class TestLedger:
         Ledger(layout).intent(new_nonce(), Intent.of(certification(the_lock(layout))))
         with layout.ledger.open("ab") as file:
             file.write(b'{"body"')
-        assert main(["evidence", "ledger"]) == 0
+        assert main(["evidence", "ledger", "--wide"]) == 0
         out, err = said(capsys)
         assert len(out.splitlines()) == 3
         assert "passed: cpu/" in out
