@@ -15,6 +15,7 @@ from pathlib import Path
 from dgrctl.console import progress
 from dgrctl.errors import DgrError, FetchError, IntegrityError, StorageError, ToolchainError
 from dgrctl.files import sha256_file, storage_errors
+from dgrctl.offspring import marked
 
 _WATCH_SECONDS = 0.2
 _LOG_LINES = 12
@@ -82,7 +83,7 @@ def _download(package: PinnedPackage, attempt: Path) -> None:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            env={**os.environ, "TMPDIR": str(scratch)},
+            env=marked({**os.environ, "TMPDIR": str(scratch)}),
         )
         try:
             log = _watch(process, lambda: update(min(_folder_bytes(scratch), package.size), None))

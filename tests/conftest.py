@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -186,14 +186,16 @@ class Dgrctl:
         )
 
     @contextlib.contextmanager
-    def start(self, *arguments: str, stderr: Path | None = None) -> Iterator[subprocess.Popen[bytes]]:
-        """While the block goes on; afterwards it is killed, and its workers go with it."""
+    def start(
+        self, *arguments: str, stderr: Path | None = None, before: Sequence[str] = (), **environment: str
+    ) -> Iterator[subprocess.Popen[bytes]]:
+        """While the block goes on; afterwards it is killed, and its workers go with it. ``before``: a program that starts it."""
         with contextlib.ExitStack() as stack:
             errors = stack.enter_context(stderr.open("wb")) if stderr is not None else subprocess.PIPE
             process = stack.enter_context(
                 subprocess.Popen(
-                    self.command(*arguments), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors,
-                    cwd=self.layout.root, env=self.environment,
+                    [*before, *self.command(*arguments)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors,
+                    cwd=self.layout.root, env=self.environment | environment,
                 )
             )  # fmt: skip
             stack.callback(process.kill)

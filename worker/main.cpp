@@ -63,7 +63,10 @@ absl::Status Run(int argc, char** argv) {
   }
   options->engine.layers = *layers;
   options->engine.compute_gate = absl::GetFlag(FLAGS_compute_gate);
-  if (options->supervised) dgr::WatchLifeline(&dgr::Server::Stop);
+  if (options->supervisor != 0) {
+    if (absl::Status status = dgr::DieWithSupervisor(options->supervisor); !status.ok()) return status;
+    dgr::WatchLifeline(&dgr::Server::Stop);
+  }
 
   const std::string architecture = dgr::ReadArchitecture(options->engine.model);
   const bool any_architecture = absl::GetFlag(FLAGS_any_architecture);

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from dgrctl.errors import StorageError
 from dgrctl.files import storage_errors
+from dgrctl.offspring import marked
 
 # All that a build inherits. CFLAGS, CPATH, LIBRARY_PATH, CMAKE_*, CCACHE_* and their like would change what it makes without
 # being part of its identity; CC and CXX are read by the toolchain search.
@@ -44,7 +45,7 @@ class Tool:
         with storage_errors(self.log), self.log.open("a", encoding="utf-8", buffering=1) as log:
             process = subprocess.Popen(
                 list(command),
-                env=dict(self.environment),
+                env=marked(self.environment),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dgrctl.errors import ToolchainError
+from dgrctl.offspring import marked
 
 
 @dataclass(frozen=True)
@@ -139,7 +140,7 @@ def _ask(command: list[str]) -> str:
     # (pkgconf(1), ENVIRONMENT).
     environment = {"LC_ALL": "C", "PKG_CONFIG_MAXIMUM_TRAVERSE_DEPTH": "1"}
     try:
-        answer = subprocess.run(command, capture_output=True, check=True, env=os.environ | environment)
+        answer = subprocess.run(command, capture_output=True, check=True, env=marked(os.environ | environment))
     except OSError as error:
         raise LookupError(f"{command[0]} cannot be run: {error.strerror}") from error
     except subprocess.CalledProcessError as error:

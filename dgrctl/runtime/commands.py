@@ -65,7 +65,7 @@ def _shared(model: LocalModel, recipe: Recipe) -> list[str]:
         "--kv-type-k": execution.kv_type_k,
         "--kv-type-v": execution.kv_type_v,
     }
-    return [word for name, value in options.items() for word in (name, str(value))] + ["--supervised"]
+    return [word for name, value in options.items() for word in (name, str(value))] + ["--supervisor", str(os.getpid())]
 
 
 def compute_gate(layout: Layout, recipe: Recipe, stages: int) -> Path | None:

@@ -1,8 +1,15 @@
 """A served program (worker or reference) as a child of this process: start, readiness, death, end.
 
-The child's stdin is its lifeline: a pipe that nobody writes to. When this process dies, however it dies, the kernel closes the
-pipe, and the child ends itself. The child has its own process group, so that Ctrl-C reaches this process alone and the children
-end once, in order; should this process die while a child is stopped, the kernel wakes and ends the orphaned group.
+No child outlives this process, however this process ends and whatever state the child is in. Three things see to it:
+
+- The child asks the kernel for SIGKILL when its parent dies (PR_SET_PDEATHSIG), which ends a stopped process, too. It compares
+  its parent's id afterwards, because the parent may have died before. The kernel acts when the *thread* that started the child
+  ends, so the main thread starts them all.
+- The child's stdin is its lifeline: a pipe that nobody writes to. When this process dies, the kernel closes the pipe, and the
+  child ends itself.
+- The keeper ends a child that is stopped before it could ask (:mod:`dgrctl.offspring`).
+
+The child has its own process group, so that Ctrl-C reaches this process alone and the children end once, in order.
 
 Death is watched through a pidfd, which becomes readable the moment the process is dead.
 """
@@ -23,6 +30,7 @@ from typing import IO
 
 from dgrctl.errors import AdmissionError, BuildError, DgrError, InputError, StageError, ToolchainError
 from dgrctl.files import storage_errors
+from dgrctl.offspring import marked
 from dgrctl.runtime.endings import Ending, classify
 from dgrctl.runtime.oom import OomWatch
 from dgrctl.runtime.ready import MAX_LINE_BYTES, Ready, Refused, parse_line
@@ -68,7 +76,7 @@ class ServedProcess:
 
     @classmethod
     def spawn(cls, title: str, command: Sequence[str], *, log: Path | None, isa: str | None = None) -> ServedProcess:
-        """Starts ``command``, whose first element is the program's path.
+        """Starts ``command``, whose first element is the program's path. For the main thread alone: see above.
 
         Raises:
             BuildError: the program is missing or cannot be executed.
@@ -76,6 +84,8 @@ class ServedProcess:
             ToolchainError: this system has no pidfd.
             StorageError: the log cannot be written.
         """
+        if threading.current_thread() is not threading.main_thread():
+            raise RuntimeError(f"{title} would end with the thread that starts it; start it from the main thread")
         if not hasattr(os, "pidfd_open"):
             raise ToolchainError("this system cannot watch processes", where="pidfd_open", remedy="use Linux 5.3 or newer")
         with contextlib.ExitStack() as stack:
@@ -90,7 +100,7 @@ class ServedProcess:
                     stdout=subprocess.PIPE,
                     stderr=stderr,
                     cwd="/" if log is None else log.parent,
-                    env=_environment(),
+                    env=marked(_environment()),
                     process_group=0,
                     bufsize=0,
                 )

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from dgrctl.errors import DgrError, StorageError, ToolchainError
+from dgrctl.offspring import marked
 
 # Commands that talk to a disk or a network that hangs must end; the longest honest one (a clone with history) takes minutes.
 _LIMIT_SECONDS = 1800.0
@@ -106,7 +107,7 @@ def run_git(
         process = subprocess.Popen(
             git_command(*arguments),
             cwd=cwd,
-            env=git_environment() | dict(environment or {}),
+            env=marked(git_environment() | dict(environment or {})),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -2,32 +2,32 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from processes import PATIENCE, Stopwatch, Worker, workers_of
+from processes import PATIENCE, Stopwatch, Worker, dies, read, workers_of
 
 TWO, THREE = "smollm2-135m.cpu-2stage", "smollm2-135m.cpu-3stage"
 EXIT_STAGE = 10
-# What is required of a report, from the death of a stage to the end of dgrctl.
-REPORT_SECONDS = 3.0
 ENDLESS = ("--raw", "--prompt", "Once upon a time, in a land far away,", "--max-tokens", "1900")
 
 
 def strike(dgrctl: Any, name: str, stage: int, number: int, errors: Path) -> tuple[str, list[Worker], Worker]:
     """Sends a signal to one worker in the middle of an answer; returns what dgrctl then wrote to stderr."""
     with dgrctl.start("run", "--recipe", name, *ENDLESS, stderr=errors) as process:
-        assert process.stdout.read(8)
+        read(process.stdout, 8)
         with workers_of(process.pid) as workers:
             struck = workers[stage]
             watch = Stopwatch()
             os.kill(struck.pid, number)
-            process.stdout.read()
-            assert process.wait(PATIENCE if number == signal.SIGSTOP else REPORT_SECONDS) == EXIT_STAGE
+            read(process.stdout)
+            assert process.wait(PATIENCE) == EXIT_STAGE
             watch.show(f"{signal.Signals(number).name} of stage {stage} of {name}, until dgrctl has ended")
             assert not [worker for worker in workers if worker.alive]
             return errors.read_text(), workers, struck
@@ -56,30 +56,37 @@ def test_a_frozen_stage_is_found_unreachable(dgrctl: Any, tmp_path: Path, stage:
 
 def test_the_error_as_json(dgrctl: Any) -> None:
     with dgrctl.start("run", "--json", "--recipe", TWO, *ENDLESS) as process:
-        while b"Starting the route: done" not in process.stderr.readline():
-            pass
+        read(process.stderr, until=b"Starting the route: done")
         with workers_of(process.pid) as workers:
             os.kill(workers[1].pid, signal.SIGKILL)
-            error = json.loads(process.stdout.read())["error"]
+            error = json.loads(read(process.stdout))["error"]
         assert process.wait(PATIENCE) == EXIT_STAGE
     assert error["class"] == "stage"
     assert error["exit_code"] == EXIT_STAGE
     assert "SIGKILL" in error["what"]
 
 
+def starting(process: Any) -> int:
+    """The first worker that dgrctl starts, as soon as there is one."""
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
+        assert process.poll() is None, f"dgrctl ended with {process.returncode} before it started a worker"
+        for pid in children.read_text().split():
+            with contextlib.suppress(OSError):
+                if b"--layers" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0"):
+                    return int(pid)
+    pytest.fail(f"dgrctl started no worker within {PATIENCE:g} s")
+
+
 def test_a_death_during_the_start_ends_the_others(dgrctl: Any) -> None:
     with dgrctl.start("run", "--recipe", THREE, *ENDLESS) as process:
-        while b"Starting the route" not in process.stderr.readline():
-            pass
-        workers: list[Worker] = []
-        while not workers:
-            with workers_of(process.pid) as found:
-                workers = found
-                if workers:
-                    os.kill(workers[0].pid, signal.SIGKILL)
-                    assert process.wait(PATIENCE) == EXIT_STAGE
-                    assert not [worker for worker in workers if worker.alive]
-        assert b"was killed by SIGKILL" in process.stderr.read()
+        first = starting(process)
+        with workers_of(process.pid) as workers:
+            os.kill(first, signal.SIGKILL)
+            assert process.wait(PATIENCE) == EXIT_STAGE
+            assert not [worker for worker in workers if worker.alive]
+        assert b"was killed by SIGKILL" in read(process.stderr)
 
 
 @pytest.mark.parametrize(
@@ -87,21 +94,45 @@ def test_a_death_during_the_start_ends_the_others(dgrctl: Any) -> None:
 )
 def test_no_worker_outlives_dgrctl(dgrctl: Any, number: int, code: int) -> None:
     with dgrctl.start("run", "--recipe", THREE, *ENDLESS) as process:
-        assert process.stdout.read(8)
+        read(process.stdout, 8)
         with workers_of(process.pid) as workers:
             assert len(workers) == 3
             process.send_signal(number)
             assert process.wait(PATIENCE) == code
-            # After kill -9 they end by their lifeline; else dgrctl has waited for them.
+            # After kill -9 the kernel ends them; else dgrctl has waited for them.
             assert all(worker.dies(PATIENCE if number == signal.SIGKILL else 0) for worker in workers)
-        assert b"Traceback" not in process.stderr.read()
+        assert b"Traceback" not in read(process.stderr)
 
 
-def test_a_frozen_worker_does_not_outlive_dgrctl_either(dgrctl: Any) -> None:
-    """The kernel wakes and hangs up a process group that is orphaned while one of its members is stopped."""
-    with dgrctl.start("run", "--recipe", TWO, *ENDLESS) as process:
-        assert process.stdout.read(8)
+# How dgrctl is started: as the tests are, in a session of its own without a terminal, deaf to hang-ups.
+STARTED = {"plain": (), "setsid": ("setsid",), "nohup": ("nohup",)}
+
+
+@pytest.mark.parametrize("how", STARTED)
+@pytest.mark.parametrize("state", ["running", "one stopped", "all stopped"])
+def test_no_worker_outlives_a_dgrctl_that_is_killed(dgrctl: Any, how: str, state: str) -> None:
+    """A stopped process acts on nothing but SIGKILL, and the kernel sends that."""
+    with dgrctl.start("run", "--recipe", TWO, *ENDLESS, before=STARTED[how]) as process:
+        read(process.stdout, 8)
         with workers_of(process.pid) as workers:
-            os.kill(workers[1].pid, signal.SIGSTOP)
+            assert len(workers) == 2
+            for worker in {"running": [], "one stopped": workers[1:], "all stopped": workers}[state]:
+                os.kill(worker.pid, signal.SIGSTOP)
             process.kill()
-            assert all(worker.dies() for worker in workers)
+            assert all(worker.dies() for worker in workers), f"a worker lives on: {workers}"
+
+
+@pytest.mark.parametrize("how", STARTED)
+@pytest.mark.parametrize("stopped", [False, True])
+def test_no_worker_that_is_starting_outlives_a_dgrctl_that_is_killed(dgrctl: Any, how: str, stopped: bool) -> None:
+    """The worker may not have asked the kernel yet."""
+    with dgrctl.start("run", "--recipe", TWO, *ENDLESS, before=STARTED[how]) as process:
+        first = starting(process)
+        pidfd = os.pidfd_open(first)
+        try:
+            if stopped:
+                os.kill(first, signal.SIGSTOP)
+            process.kill()
+            assert dies(pidfd), f"the worker {first} lives on"
+        finally:
+            os.close(pidfd)

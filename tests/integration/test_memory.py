@@ -84,7 +84,7 @@ def test_a_program_beside_its_model_keeps_its_own_pages(
     for file, copied in ((verified_build.worker, program), (verified_model.first_part, model)):
         shutil.copy(file, copied)
         command[command.index(str(file))] = str(copied)
-    command.remove("--supervised")
+    del command[-2:]  # no supervisor
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         event = process.stdout.readline()

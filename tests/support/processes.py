@@ -72,7 +72,25 @@ def _readable(descriptor: int, seconds: float) -> bool:
     return bool(watch.poll(seconds * 1000))
 
 
-def read(stream: IO[bytes] | None, size: int = -1) -> bytes:
-    """What a process wrote into a pipe of ours: ``size`` bytes, or all until it closes the pipe."""
+def read(stream: IO[bytes] | None, size: int = -1, *, until: bytes = b"") -> bytes:
+    """What a process wrote into a pipe of ours: at least ``size`` bytes, or all up to ``until``, or all until it closes the pipe.
+
+    It reads past Python's own buffer, so do not mix it with the stream's own methods. Fails where nothing comes for
+    :data:`PATIENCE` seconds.
+    """
     assert stream is not None, "the process was started without this pipe"
-    return stream.read(size)
+    got = b""
+    while not (0 <= size <= len(got) or (until and until in got)):
+        assert _readable(stream.fileno(), PATIENCE), f"nothing more came for {PATIENCE:g} s after {got[-2000:]!r}"
+        chunk = os.read(stream.fileno(), 65536)
+        if not chunk:
+            assert size < 0, f"the process closed its pipe after {got[-2000:]!r}"
+            assert not until, f"the process closed its pipe without {until!r}: {got[-2000:]!r}"
+            break
+        got += chunk
+    return got
+
+
+def dies(pidfd: int, seconds: float = PATIENCE) -> bool:
+    """Waits for the death of a process that need not be a child."""
+    return _readable(pidfd, seconds)

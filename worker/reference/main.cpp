@@ -13,7 +13,10 @@ absl::Status Run(int argc, char** argv) {
   absl::SetProgramUsageMessage("serves the whole model as the oracle of certification");
   absl::StatusOr<dgr::CommonOptions> options = dgr::ParseOptions(argc, argv);
   if (!options.ok()) return options.status();
-  if (options->supervised) dgr::WatchLifeline(&dgr::Server::Stop);
+  if (options->supervisor != 0) {
+    if (absl::Status status = dgr::DieWithSupervisor(options->supervisor); !status.ok()) return status;
+    dgr::WatchLifeline(&dgr::Server::Stop);
+  }
   absl::StatusOr<std::unique_ptr<dgr::WholeModel>> whole = dgr::WholeModel::Load(options->engine);
   if (!whole.ok()) return whole.status();
   dgr::ReferenceService service(**whole, dgr::ExecutionDocument(*options, dgr::Architecture((*whole)->model())));

@@ -20,7 +20,7 @@ ABSL_FLAG(uint32_t, threads, 1, "Compute threads");
 ABSL_FLAG(std::string, flash_attention, "on", "on or off");
 ABSL_FLAG(std::string, kv_type_k, "f16", "Type of cached keys: f32, f16 or q8_0");
 ABSL_FLAG(std::string, kv_type_v, "f16", "Type of cached values: f32, f16 or q8_0");
-ABSL_FLAG(bool, supervised, false, "End when standard input reaches end-of-file");
+ABSL_FLAG(int32_t, supervisor, 0, "Process that started this one: end when it ends or when standard input reaches end-of-file");
 ABSL_FLAG(bool, allow_probes, false, "Permit taps and logits, for certification");
 
 namespace dgr {
@@ -110,7 +110,7 @@ absl::StatusOr<CommonOptions> ParseOptions(int argc, char** argv) {
   options.engine.threads = absl::GetFlag(FLAGS_threads);
   options.listen = absl::GetFlag(FLAGS_listen);
   options.model_digest = absl::GetFlag(FLAGS_model_digest);
-  options.supervised = absl::GetFlag(FLAGS_supervised);
+  options.supervisor = absl::GetFlag(FLAGS_supervisor);
   options.allow_probes = absl::GetFlag(FLAGS_allow_probes);
   if (options.engine.model.empty()) return absl::InvalidArgumentError("--model is missing");
 

@@ -1,6 +1,8 @@
 // The command line that dgr-worker and dgr-reference share.
 #pragma once
 
+#include <sys/types.h>
+
 #include <map>
 #include <string>
 
@@ -13,7 +15,7 @@ struct CommonOptions {
   EngineConfig engine;
   std::string listen;        // host:port; port 0 picks one
   std::string model_digest;  // SHA-256 of the model set, verified by whoever starts this program
-  bool supervised = false;
+  pid_t supervisor = 0;      // the process that started this one and must not be outlived; 0: none
   bool allow_probes = false;
 };
 

@@ -7,6 +7,7 @@ weight from the seed and the tensor's name.
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -18,6 +19,7 @@ from pathlib import Path
 from dgrctl.errors import InputError
 from dgrctl.files import sha256_file, storage_errors
 from dgrctl.layout import Layout
+from dgrctl.offspring import marked
 
 SEED = 1
 _SECONDS = 300  # a generator that hangs is a finding, not a wait
@@ -82,7 +84,7 @@ def _make(program: Path, name: str, store: Path) -> None:
         making.mkdir()
         command = [str(program), "-a", f"^{re.escape(name)}$", "-s", str(SEED), "-v", "3", "-o", str(making)]
         try:
-            done = subprocess.run(command, capture_output=True, timeout=_SECONDS, check=False)
+            done = subprocess.run(command, env=marked(os.environ), capture_output=True, timeout=_SECONDS, check=False)
         except subprocess.TimeoutExpired:
             problem = f"upstream's generator did not end within {_SECONDS} s"
         else:

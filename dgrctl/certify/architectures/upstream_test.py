@@ -5,6 +5,7 @@ It shows that the patch stack changes nothing for a model that nobody splits.
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 from collections.abc import Collection, Sequence
@@ -14,6 +15,7 @@ from dgrctl.certify.architectures.synthesis import SEED, architecture_names
 from dgrctl.errors import CertificationFailed, CertificationVoid
 from dgrctl.lanes.build import build_extra
 from dgrctl.layout import Layout
+from dgrctl.offspring import marked
 
 UPSTREAM_TEST = "test-llama-archs"
 
@@ -41,7 +43,7 @@ def upstream_test(layout: Layout, lane: str, names: Sequence[str] = ()) -> str:
     (program,) = build_extra(layout, lane, "worker", [UPSTREAM_TEST], title=title)
     wanted = list(names) or architecture_names(layout)
     chosen = f"^({'|'.join(re.escape(name) for name in wanted)})$"
-    done = subprocess.run([str(program), "-s", str(SEED), "-a", chosen], capture_output=True, check=False)
+    done = subprocess.run([str(program), "-s", str(SEED), "-a", chosen], env=marked(os.environ), capture_output=True, check=False)
     return judge(done.returncode, (done.stdout + done.stderr).decode(errors="replace"), set(wanted) - _PASSED_OVER, program)
 
 
