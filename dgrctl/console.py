@@ -69,3 +69,14 @@ def progress(title: str, *, total: int | None = None, unit: str = "steps") -> It
             bars.update(task, completed=done, total=new_total if new_total is not None else total)
 
         yield update
+
+
+@contextlib.contextmanager
+def waiting_row(title: str) -> Iterator[None]:
+    """On a terminal, a row with the time that goes on for the block; elsewhere nothing."""
+    if not stderr.is_terminal:
+        yield
+        return
+    with Progress(TextColumn("{task.description}"), TimeElapsedColumn(), console=stderr, transient=True) as rows:
+        rows.add_task(escape(title), total=None)
+        yield

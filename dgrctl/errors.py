@@ -6,6 +6,7 @@ class's code; scripts branch on the code.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 
@@ -109,6 +110,34 @@ class AdmissionError(DgrError):
 
     exit_code = 11
     kind = "admission"
+
+
+class LockedError(DgrError):
+    """Another process held a lock for longer than this command may wait.
+
+    Args:
+        facts: What ``--json`` says beside the words: the lock, the times in seconds, and who holds it.
+    """
+
+    exit_code = 12
+    kind = "locked"
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        where: str | None = None,
+        remedy: str | None = None,
+        detail: str | None = None,
+        facts: Mapping[str, object] | None = None,
+    ) -> None:
+        super().__init__(what, where=where, remedy=remedy, detail=detail)
+        self.facts = dict(facts or {})
+
+    def as_dict(self) -> dict[str, object]:
+        """The error as ``--json`` prints it, with the facts."""
+        error = super().as_dict()["error"]
+        return {"error": {**error, **self.facts} if isinstance(error, dict) else error}
 
 
 class CertificationFailed(DgrError):

@@ -20,6 +20,7 @@ ABSL_FLAG(std::string, wire, "f32", "Type of boundary values between stages: f32
 ABSL_FLAG(uint32_t, fragment_bytes, 1u << 20, "Payload of a boundary frame at most, in bytes");
 ABSL_FLAG(bool, any_architecture, false, "Serve an architecture that the roster does not allow, to find out whether it could");
 ABSL_FLAG(std::string, compute_gate, "", "File by which the workers of one machine that share processors take turns computing");
+ABSL_FLAG(uint32_t, gate_seconds, 0, "Longest wait for a turn at the compute gate, in seconds; 0: without end");
 
 namespace {
 
@@ -63,6 +64,7 @@ absl::Status Run(int argc, char** argv) {
   }
   options->engine.layers = *layers;
   options->engine.compute_gate = absl::GetFlag(FLAGS_compute_gate);
+  options->engine.gate_seconds = absl::GetFlag(FLAGS_gate_seconds);
   if (options->supervisor != 0) {
     if (absl::Status status = dgr::DieWithSupervisor(options->supervisor); !status.ok()) return status;
     dgr::WatchLifeline(&dgr::Server::Stop);

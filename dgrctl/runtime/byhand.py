@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -10,10 +11,14 @@ from dgrctl.layout import Layout
 from dgrctl.recipes.placement import LayerRange
 from dgrctl.runtime.address import check_can_listen, parse_address
 from dgrctl.runtime.commands import compute_gate, worker_command
+from dgrctl.runtime.gate import GateWatch
 from dgrctl.runtime.prepare import Prepared, prepare
 from dgrctl.runtime.process import ServedProcess, await_ready
 from dgrctl.runtime.route import GRACE_SECONDS, READY_SECONDS
 from dgrctl.runtime.statuses import stage_title
+
+# How often the terminal of a worker looks whether the worker waits for its turn.
+_LOOK_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
@@ -59,20 +64,24 @@ def serve_by_hand(
     local = check_can_listen(address)
     prepared = prepare(layout, recipe, storage)
     layers = _layers(prepared, stage)
+    gate = compute_gate(layout, prepared.recipe, len(prepared.ranges))
     command = worker_command(
         prepared.build,
         prepared.model,
         prepared.recipe,
         layers,
         listen=str(address),
-        gate=compute_gate(layout, prepared.recipe, len(prepared.ranges)),
+        gate=gate,
     )
     title = stage_title(stage, layers.begin, layers.end)
     process = ServedProcess.spawn(title, command, log=None, isa=prepared.build.isa)
     try:
         await_ready([process], READY_SECONDS)
         announce(Started(prepared.recipe.name, stage, layers, process.address, process.pid, exposed=not local))
-        ending = process.wait()
+        # The client gets the error of a wait that is too long. This terminal only says who is waited for.
+        watch = GateWatch(gate, [process.pid], limit=math.inf)
+        while (ending := process.wait(_LOOK_SECONDS)) is None:
+            watch.look()
     except (KeyboardInterrupt, SystemExit):
         # How an operator ends it.
         return

@@ -35,6 +35,8 @@ _OPTIONS: list[tuple[str, int]] = [
 
 # Received and not yet taken, per stream.
 _UNREAD_MESSAGES = 16
+# How often a stream that brings nothing tells so.
+_IDLE_SECONDS = 0.25
 
 Message_co = TypeVar("Message_co", covariant=True)
 Message = TypeVar("Message")
@@ -56,7 +58,12 @@ class Stream(Generic[Message]):
 
     Args:
         start: Starts the call.
+
+    Attributes:
+        idle: Called several times a second while no message comes, from the thread that iterates.
     """
+
+    idle: Callable[[], None] | None = None
 
     def __init__(self, start: Callable[[], _Call[Message]], title: str, address: str) -> None:
         with unbroken():
@@ -73,13 +80,21 @@ class Stream(Generic[Message]):
         try:
             with unbroken():
                 threading.Thread(target=self._receive, name=f"stream from {self._address}", daemon=True).start()
-            while (message := self._arrived.get()) is not None:
+            while (message := self._next()) is not None:
                 if isinstance(message, grpc.RpcError):
                     raise to_error(Failure.of(message), title=self._title, address=self._address) from message
                 self._places.put(None)
                 yield message
         finally:
             self.cancel()
+
+    def _next(self) -> Message | grpc.RpcError | None:
+        while self.idle is not None:
+            try:
+                return self._arrived.get(timeout=_IDLE_SECONDS)
+            except queue.Empty:
+                self.idle()
+        return self._arrived.get()
 
     def cancel(self) -> None:
         """Ends the call; on a route the session is closed on every stage."""

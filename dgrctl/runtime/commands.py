@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from pathlib import Path
 
@@ -11,8 +12,11 @@ from dgrctl.lanes.record import BuildRecord
 from dgrctl.layout import Layout
 from dgrctl.recipes.placement import LayerRange
 from dgrctl.recipes.recipe import Recipe
+from dgrctl.statelock import longest_wait
 
 LOCAL = "127.0.0.1:0"
+# A worker waits this much longer for its turn than the dgrctl that watches it, which knows more to say.
+_AFTER_SECONDS = 2
 
 
 def worker_command(
@@ -36,7 +40,7 @@ def worker_command(
     command = [str(build.worker), *_shared(model, recipe), "--listen", listen]
     command += ["--layers", f"{layers.begin}:{layers.end}", "--wire", recipe.boundary.wire]
     if gate is not None:
-        command += ["--compute-gate", str(gate)]
+        command += ["--compute-gate", str(gate), "--gate-seconds", str(math.ceil(longest_wait()) + _AFTER_SECONDS)]
     if allow_probes:
         command.append("--allow-probes")
     if any_architecture:

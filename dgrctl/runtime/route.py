@@ -27,6 +27,7 @@ from dgrctl.recipes.recipe import Recipe
 from dgrctl.runtime.chain import Stage, check_chain
 from dgrctl.runtime.client import Stream, WorkerClient
 from dgrctl.runtime.commands import compute_gate, worker_command
+from dgrctl.runtime.gate import GateWatch
 from dgrctl.runtime.process import ServedProcess, await_ready, stop_all
 from dgrctl.runtime.runlog import run_folder
 from dgrctl.runtime.statuses import stage_title
@@ -203,6 +204,7 @@ class LocalRoute(Route):
     def _open(self, stack: contextlib.ExitStack) -> None:
         self.folder = stack.enter_context(run_folder(self._layout))
         stack.push(self._stop)
+        self._gate = compute_gate(self._layout, self._recipe, len(self._ranges))
         for index, layers in enumerate(self._ranges):
             self.processes.append(self._spawn(index, layers))
         await_ready(self.processes, self._ready_seconds)
@@ -214,13 +216,12 @@ class LocalRoute(Route):
         self._check_as_asked()
 
     def _spawn(self, index: int, layers: LayerRange) -> ServedProcess:
-        gate = compute_gate(self._layout, self._recipe, len(self._ranges))
         command = worker_command(
             self._build,
             self._model,
             self._recipe,
             layers,
-            gate=gate,
+            gate=self._gate,
             allow_probes=self._allow_probes,
             any_architecture=self._any_architecture,
         )
@@ -239,6 +240,8 @@ class LocalRoute(Route):
 
     @contextlib.contextmanager
     def _started(self, stream: Stream[worker_pb2.GenerateResponse]) -> Iterator[Stream[worker_pb2.GenerateResponse]]:
+        gate = GateWatch(self._gate, [process.pid for process in self.processes])
+        stream.idle = gate.look
         with self._lock:
             self._streams.add(stream)
         if self._watch.first is not None:
@@ -247,6 +250,7 @@ class LocalRoute(Route):
             with stream:
                 yield stream
         finally:
+            gate.moved()
             with self._lock:
                 self._streams.discard(stream)
 

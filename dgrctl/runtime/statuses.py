@@ -8,7 +8,7 @@ import grpc
 from dgr.v1 import common_pb2
 from google.protobuf.message import DecodeError
 
-from dgrctl.errors import AdmissionError, DgrError, InputError, StageError
+from dgrctl.errors import AdmissionError, DgrError, InputError, LockedError, StageError
 
 # How long a worker may take to answer a short question.
 ANSWER_SECONDS = 3.0
@@ -24,6 +24,8 @@ _KINDS: dict[grpc.StatusCode, type[DgrError]] = {
     _Code.UNIMPLEMENTED: InputError,
     _Code.RESOURCE_EXHAUSTED: AdmissionError,
 }
+# What a worker says whose turn at the compute gate did not come in time (worker/engine/compute_gate.cpp).
+_GATE_HELD = "held the compute gate"
 _UNREACHABLE = {_Code.UNAVAILABLE, _Code.DEADLINE_EXCEEDED}
 _REMEDIES: dict[grpc.StatusCode, str] = {
     _Code.INVALID_ARGUMENT: "correct the request",
@@ -84,6 +86,12 @@ def to_error(failure: Failure, *, title: str, address: str) -> DgrError:
     message = (failure.stage.message if failure.stage is not None else "") or failure.message or "no message"
     if message == "Deadline Exceeded":  # gRPC's own words for a call of ours that took too long
         message = f"it did not answer within {ANSWER_SECONDS:.0f} s; its process is stopped or overloaded"
+    if failure.code is _Code.ABORTED and _GATE_HELD in message:
+        return LockedError(
+            f"{title} got no turn: {message}",
+            where=address,
+            remedy="the terminal of that worker names the process; end it, or wait longer: DGR_LOCK_SECONDS=SECONDS there",
+        )
     if failure.unreachable:
         what = f"{title} cannot be reached: {message}"
     elif kind is StageError:

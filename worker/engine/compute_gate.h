@@ -4,8 +4,10 @@
 // stall each other for whole time slices. Workers started with the same gate file compute one at a time.
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "absl/status/statusor.h"
 
@@ -13,27 +15,36 @@ namespace dgr {
 
 class ComputeGate {
  public:
-  // An empty path gives a gate that is always open.
-  static absl::StatusOr<std::unique_ptr<ComputeGate>> Open(const std::string& path);
+  // Holds the gate while it lives. The kernel opens the gate of a process that dies.
+  class Turn {
+   public:
+    explicit Turn(int descriptor) : descriptor_(descriptor) {}
+    Turn(Turn&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
+    Turn& operator=(Turn&&) = delete;
+    ~Turn();
+
+   private:
+    int descriptor_;
+  };
+
+  // An empty path gives a gate that is always open. `longest` is the longest wait for a turn; zero: without end.
+  static absl::StatusOr<std::unique_ptr<ComputeGate>> Open(const std::string& path, std::chrono::seconds longest = {});
   ~ComputeGate();
   ComputeGate(const ComputeGate&) = delete;
   ComputeGate& operator=(const ComputeGate&) = delete;
 
-  // Holds the gate while it lives. The kernel opens the gate of a process that dies.
-  class Turn {
-   public:
-    explicit Turn(ComputeGate& gate);
-    ~Turn();
-    Turn(const Turn&) = delete;
-    Turn& operator=(const Turn&) = delete;
-
-   private:
-    ComputeGate& gate_;
-  };
+  // Waits for a turn. Says so in the log after two seconds. ABORTED: the longest wait is over. INTERNAL: the file cannot be
+  // locked.
+  absl::StatusOr<Turn> Enter();
 
  private:
-  explicit ComputeGate(int descriptor) : descriptor_(descriptor) {}
-  int descriptor_;
+  ComputeGate(std::string path, int descriptor, std::chrono::seconds longest)
+      : path_(std::move(path)), descriptor_(descriptor), longest_(longest) {}
+  absl::Status Wait();
+
+  const std::string path_;
+  const int descriptor_;
+  const std::chrono::seconds longest_;
 };
 
 }  // namespace dgr

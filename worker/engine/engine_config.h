@@ -27,7 +27,8 @@ struct EngineConfig {
   bool flash_attention = true;
   CacheType kv_type_k = CacheType::kF16;
   CacheType kv_type_v = CacheType::kF16;
-  std::string compute_gate;  // empty: none; see compute_gate.h
+  std::string compute_gate;   // empty: none; see compute_gate.h
+  uint32_t gate_seconds = 0;  // longest wait for a turn at it; 0: without end
 };
 
 }  // namespace dgr

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstring>
 
@@ -81,7 +82,8 @@ class LlamaEngine final : public ShardEngine {
     const Batch batch(input, shape_.tail());
     int32_t result = 0;
     {
-      const ComputeGate::Turn turn(*gate_);
+      const absl::StatusOr<ComputeGate::Turn> turn = gate_->Enter();
+      if (!turn.ok()) return turn.status();
       result = llama_decode(runtime_.context.get(), batch.get());
       llama_synchronize(runtime_.context.get());
     }
@@ -170,7 +172,8 @@ class LlamaEngine final : public ShardEngine {
 
 absl::StatusOr<std::unique_ptr<ShardEngine>> LoadLlamaEngine(const EngineConfig& config) {
   KeepHeapSmall();
-  absl::StatusOr<std::unique_ptr<ComputeGate>> gate = ComputeGate::Open(config.compute_gate);
+  absl::StatusOr<std::unique_ptr<ComputeGate>> gate =
+      ComputeGate::Open(config.compute_gate, std::chrono::seconds(config.gate_seconds));
   if (!gate.ok()) return gate.status();
   absl::StatusOr<ModelFiles> files = ModelFiles::Open(config.model);
   if (!files.ok()) return files.status();
