@@ -78,6 +78,12 @@ def provision(layout: Layout, model_id: str, storage: Storage = None, *, repair:
             where=model_id,
             remedy=f"dgrctl model verify {model_id}, or make it anew with dgrctl model synth",
         )
+    folder = model_folder(storage_root(layout, storage), model_id)
+    if _is_whole(folder, manifest):
+        findings = survey(folder, manifest)
+        if all(finding.state is State.GOOD for finding in findings):
+            # No lock and no write: the folder may be another user's.
+            return Provisioned(open_set(layout, manifest, folder), ())
     root = storage_root(layout, storage, create=True)
     folder = model_folder(root, model_id)
     with file_lock(root / ".locks" / f"{model_id}.lock", f"model {model_id} in {root}"):
@@ -166,6 +172,14 @@ def statuses(layout: Layout, storage: Storage = None) -> list[ModelStatus]:
         state = "absent" if missing == len(states) else "present" if states.count(State.GOOD) == len(states) else "incomplete"
         found.append(ModelStatus(manifest, state, folder))
     return found
+
+
+def _is_whole(folder: Path, manifest: ModelManifest) -> bool:
+    """Whether every part is there with its size, and nothing is left of pulls that were killed."""
+    if any(finding.state is not State.GOOD for finding in presence(folder, manifest)):
+        return False
+    leftovers = [folder / wheel.INCOMING, *(wheel.partial_path(folder / part.name) for part in manifest.parts)]
+    return not any(path.exists() for path in leftovers)
 
 
 def _make_folder(folder: Path) -> None:

@@ -60,9 +60,14 @@ def synthesise(
             remedy=f"name 1 to {len(tensors) + 1}: the first of several holds no tensor, each other one at least",
         )
     model_id = fixture.name if parts == 1 else f"{fixture.name}-p{parts}"
+    there = model_folder(storage_root(layout, storage), model_id) if output is None else output.absolute()
+    refuse_home(there, "--output")
+    if (there / FIXTURE_MANIFEST).is_file() and not _working(there).exists():
+        # No lock and no write: the folder may be another user's.
+        return Synthesised(_verified(layout, there.resolve(), model_id, fixture), made=False)
     folder = _destination(layout, model_id, output, storage)
     with file_lock(folder.parent / ".locks" / f"{folder.name}.lock", f"model {model_id} in {folder.parent}"):
-        working = folder.with_name(f".{folder.name}.partial")
+        working = _working(folder)
         with storage_errors(working):
             shutil.rmtree(working, ignore_errors=True)
         if _is_there(folder):
@@ -77,6 +82,11 @@ def synthesise(
             shutil.rmtree(working, ignore_errors=True)
         sync_folder(folder.parent)
         return Synthesised(open_set(layout, load_fixture_manifest(folder), folder), made=True)
+
+
+def _working(folder: Path) -> Path:
+    """Where a fixture lies until it is whole."""
+    return folder.with_name(f".{folder.name}.partial")
 
 
 def _destination(layout: Layout, model_id: str, output: Path | None, storage: Storage) -> Path:
