@@ -117,14 +117,14 @@ def _with_open(path: Path) -> list[int]:
 
 def _look(pid: int, record: _Record | None) -> Holder | None:
     """A process as a holder; None if it does not live."""
+    status = _status(pid)
     try:
         words = Path(f"/proc/{pid}/cmdline").read_text(encoding="utf-8", errors="replace").split("\0")[:-1]
-        status = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
     except OSError:
         return None
-    letter, parent = status[0], int(status[1])
-    if letter in "ZX" or not words:
+    if status is None or not words:
         return None
+    letter, parent = status[0], int(status[1])
     state = _STATES.get(letter, letter)
     since: str | None
     if record is not None and record.pid == pid:
@@ -141,10 +141,19 @@ def _look(pid: int, record: _Record | None) -> Holder | None:
         trouble, remedy = "the dgrctl that started it has ended", f"kill -KILL {pid} ends it"
     elif letter in "Tt":
         trouble, remedy = f"it is {state}", f"kill -CONT {pid} lets it go on; kill -KILL {pid} ends it"
-    elif record is not None and record.pid != pid and not Path(f"/proc/{record.pid}").exists():
+    elif record is not None and record.pid != pid and _status(record.pid) is None:
         trouble = f"process {record.pid} ({record.command}), which started it, has ended and left it running"
         remedy = f"wait until it ends; kill -KILL {pid} ends it at once"
     return Holder(pid, command, state, since, trouble, remedy)
+
+
+def _status(pid: int) -> list[str] | None:
+    """The fields of a stat file that follow the name; None for a process that is dead, though its parent may not know yet."""
+    try:
+        status = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if status[0] in "ZX" else status
 
 
 def _started(status: list[str]) -> str | None:
