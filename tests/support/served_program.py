@@ -21,7 +21,7 @@ def say(message: object) -> None:
 
 
 def serve_until_eof() -> None:
-    """Like --supervised: the lifeline ends it; so does SIGTERM."""
+    """Like --supervisor: the lifeline ends it; so does SIGTERM."""
     sys.stdin.buffer.read()
     sys.exit(0)
 

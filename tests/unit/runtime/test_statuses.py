@@ -10,9 +10,9 @@ import grpc
 import pytest
 from dgr.v1 import common_pb2, worker_pb2, worker_pb2_grpc
 
-from dgrctl.errors import AdmissionError, DgrError, InputError, StageError
+from dgrctl.errors import AdmissionError, DgrError, InputError, LockedError, StageError
 from dgrctl.runtime.client import WorkerClient
-from dgrctl.runtime.statuses import STAGE_ERROR_KEY
+from dgrctl.runtime.statuses import STAGE_ERROR_KEY, Failure, to_error
 
 
 class Failing(worker_pb2_grpc.WorkerServicer):
@@ -74,6 +74,19 @@ def test_each_status_has_its_class(
     assert error.what == f"stage 0 (layers 0:15) {words}: the words of the worker"
     assert error.where == client.address
     assert error.remedy
+
+
+@pytest.mark.parametrize(
+    ("message", "kind"),
+    [
+        ("another process held the compute gate /x/compute.gate for 3 s", LockedError),
+        ("a larger epoch of this session took over", StageError),
+    ],
+)
+def test_a_turn_that_never_came_is_told_from_other_aborted_calls(message: str, kind: type[DgrError]) -> None:
+    error = to_error(Failure(grpc.StatusCode.ABORTED, message, None), title="stage 1 (layers 15:30)", address="127.0.0.1:1")
+    assert type(error) is kind
+    assert message in error.what
 
 
 def test_the_detail_names_the_stage_that_failed(failing: tuple[Failing, WorkerClient]) -> None:
