@@ -51,7 +51,13 @@ def digested_toml(path: Path, kind: type[T], *, what: str) -> tuple[T, str]:
 
 def load_json(path: Path, kind: type[T], *, what: str) -> T:
     """Reads ``path`` as JSON into the msgspec struct ``kind``; like :func:`load_toml`."""
-    text = _text(_read(path, what), path, what)
+    return digested_json(path, kind, what=what)[0]
+
+
+def digested_json(path: Path, kind: type[T], *, what: str) -> tuple[T, str]:
+    """Like :func:`load_json`, with the SHA-256 of the very bytes that were parsed."""
+    data = _read(path, what)
+    text = _text(data, path, what)
 
     def refuse_duplicates(pairs: list[tuple[str, object]]) -> dict[str, object]:
         members: dict[str, object] = {}
@@ -67,7 +73,7 @@ def load_json(path: Path, kind: type[T], *, what: str) -> T:
         raise InputError(
             f"this {what} is not valid JSON: {error}", where=str(path), remedy="restore it, or make it anew with dgrctl"
         ) from error
-    return _convert(document, kind, path, what)
+    return _convert(document, kind, path, what), hashlib.sha256(data).hexdigest()
 
 
 def _read(path: Path, what: str) -> bytes:

@@ -8,15 +8,14 @@ from pathlib import Path
 
 from dgrctl.artifacts.local import LocalModel
 from dgrctl.certify.prompts import PromptSet, load_prompt_set
-from dgrctl.errors import InputError, ToolchainError
+from dgrctl.errors import InputError, IntegrityError, ToolchainError
 from dgrctl.evidence.lock import Lock, load_lock, load_locks
-from dgrctl.files import sha256_file
 from dgrctl.lanes.device import DeviceIdentity, detect, unavailable_reason
 from dgrctl.lanes.isa import lacking, level
-from dgrctl.lanes.record import record_path
+from dgrctl.lanes.record import digested_record, record_path
 from dgrctl.layout import Layout
-from dgrctl.recipes.recipe import Recipe, find_recipe, load_recipe
-from dgrctl.runtime.prepare import Prepared, prepare
+from dgrctl.recipes.recipe import Recipe, digested_recipe, find_recipe
+from dgrctl.runtime.prepare import Prepared, prepare_recipe
 
 
 @dataclass(frozen=True)
@@ -46,7 +45,7 @@ def find_subject(layout: Layout, *, lane: str, recipe: str, lock: str | None = N
         DgrError: the model was not pulled or the lane not built; the remedy is the command that does.
     """
     path = find_recipe(layout, recipe)
-    wanted = load_recipe(path)
+    wanted, recipe_sha256 = digested_recipe(path)
     if wanted.lane != lane:
         raise InputError(
             f"this recipe is for the lane {wanted.lane}, not for {lane}",
@@ -62,14 +61,19 @@ def find_subject(layout: Layout, *, lane: str, recipe: str, lock: str | None = N
             where="--lane",
             remedy="run the same command on a machine of that lane",
         )
-    prepared, device = prepare(layout, recipe, storage), detect(lane)
+    prepared, device = prepare_recipe(layout, wanted, storage), detect(lane)
     require_class(judge, prepared.model)
     _require_isa(prepared.build.isa, device)
+    record = digested_record(layout, lane)
+    if record is None or record[0] != prepared.build:
+        raise IntegrityError(
+            "the build record changed while it was read", where=str(record_path(layout, lane)), remedy="certify again"
+        )
     return Subject(
         lock=judge,
         prompts=prompts,
-        recipe_sha256=sha256_file(path),
-        build_record_sha256=sha256_file(record_path(layout, lane)),
+        recipe_sha256=recipe_sha256,
+        build_record_sha256=record[1],
         prepared=prepared,
         device=device,
     )

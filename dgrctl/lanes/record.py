@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from dgrctl.documents import load_json
+from dgrctl.documents import digested_json
 from dgrctl.errors import BuildError, InputError
 from dgrctl.files import write_atomic
 from dgrctl.layout import Layout
@@ -112,17 +112,23 @@ def load_record(layout: Layout, lane: str) -> BuildRecord | None:
     Raises:
         InputError: the file is not a record, or not of this lane.
     """
+    found = digested_record(layout, lane)
+    return None if found is None else found[0]
+
+
+def digested_record(layout: Layout, lane: str) -> tuple[BuildRecord, str] | None:
+    """Like :func:`load_record`, with the SHA-256 of the very bytes that were parsed."""
     path = record_path(layout, lane)
     if not path.exists():
         return None
     remedy = f"dgrctl build --lane {lane} --force"
     try:
-        record = load_json(path, BuildRecord, what="build record")
+        record, sha256 = digested_json(path, BuildRecord, what="build record")
     except InputError as error:
         raise InputError(error.what, where=error.where, remedy=remedy) from error
     if record.lane != lane:
         raise InputError(f"this build record is of the lane {record.lane}", where=f"{path}: lane", remedy=remedy)
-    return _with_paths(record, lambda text: str(layout.root / text))
+    return _with_paths(record, lambda text: str(layout.root / text)), sha256
 
 
 def save_record(layout: Layout, record: BuildRecord) -> None:

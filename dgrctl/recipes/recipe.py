@@ -14,7 +14,7 @@ import msgspec
 
 from dgrctl.artifacts.manifest import ModelId
 from dgrctl.canonical import canonical_sha256
-from dgrctl.documents import load_toml
+from dgrctl.documents import digested_toml
 from dgrctl.errors import InputError
 from dgrctl.lanes.device import LANES
 from dgrctl.layout import Layout
@@ -100,10 +100,15 @@ def load_recipe(path: Path) -> Recipe:
     Raises:
         InputError: malformed or contradicting itself; names file, field and remedy.
     """
-    recipe = load_toml(path, Recipe, what="recipe")
+    return digested_recipe(path)[0]
+
+
+def digested_recipe(path: Path) -> tuple[Recipe, str]:
+    """Like :func:`load_recipe`, with the SHA-256 of the very bytes that were parsed."""
+    recipe, sha256 = digested_toml(path, Recipe, what="recipe")
     for field, what, remedy in _problems(recipe, path):
         raise InputError(f"this recipe cannot be used: {what}", where=f"{path}: {field}", remedy=remedy)
-    return recipe
+    return recipe, sha256
 
 
 def check_execution(execution: Execution, where: str) -> None:

@@ -38,7 +38,11 @@ def prepare(layout: Layout, recipe: str, storage: str | None = None) -> Prepared
         IntegrityError: the model or a program is not what was recorded.
         DgrError: the model was not pulled or the lane not built; the remedy is the command that does.
     """
-    wanted = load_recipe(find_recipe(layout, recipe))
+    return prepare_recipe(layout, load_recipe(find_recipe(layout, recipe)), storage)
+
+
+def prepare_recipe(layout: Layout, wanted: Recipe, storage: str | None = None) -> Prepared:
+    """Like :func:`prepare`, of a recipe that was read already."""
     warn_of_quota(wanted.execution.threads)
     manifest = known_manifest(layout, wanted.model, storage)
     check_model(wanted, manifest)

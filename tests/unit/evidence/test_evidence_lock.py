@@ -9,9 +9,12 @@ import msgspec
 import pytest
 from certifications import LOCK
 
+from dgrctl.certify.prompts import load_prompt_set
 from dgrctl.documents import load_toml
 from dgrctl.errors import InputError
 from dgrctl.evidence.lock import LockFile, load_lock, load_locks
+from dgrctl.files import read_regular
+from dgrctl.layout import Layout
 
 CHECKED_IN = Path(__file__).parents[3] / "certs" / "locks"
 
@@ -110,3 +113,18 @@ def test_a_lock_under_another_name_is_refused(tmp_path: Path, name: str) -> None
 def test_a_missing_lock_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no such lock"):
         load_lock(tmp_path / "absent.v1.toml")
+
+
+def test_a_digest_is_of_the_bytes_that_were_parsed(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever replaces a file while it is read gets neither the old digest for the new content nor the reverse."""
+
+    def replaced_after(path: Path, limit: int | None = None) -> bytes:
+        data = read_regular(path, limit)
+        path.write_bytes(data + b"# replaced\n")
+        return data
+
+    lock, prompts = layout.certs / "locks" / "cpu.tiny.v1.toml", layout.certs / "prompts" / "core.v1.toml"
+    before = [hashlib.sha256(path.read_bytes()).hexdigest() for path in (lock, prompts)]
+    monkeypatch.setattr("dgrctl.documents.read_regular", replaced_after)
+    assert load_lock(lock).digest() == before[0]
+    load_prompt_set(prompts, sha256=before[1])
