@@ -1,6 +1,6 @@
 """The programs and libraries that a build needs: where they are, which version, and which Debian package brings what is missing.
 
-``python3 -m dgrctl.lanes.toolchain`` prints the packages of what is missing here, one a line, and explains each on stderr; the
+``python3 -m dgrctl.lanes.toolchain`` prints the packages of what is missing here, one a line, and explains each on stderr. The
 Makefile runs it before any Python package is installed, so this module imports nothing but the standard library.
 """
 
@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dgrctl.errors import ToolchainError
+from dgrctl.lanes.compilers import compiler_version, find_compiler
 from dgrctl.offspring import marked
 
 
@@ -30,7 +31,7 @@ class Requirement:
     library: bool = False
     # What the program is asked for its version with.
     version_option: str = "--version"
-    # Names an environment variable that may name another program, as make and CMake have it.
+    # The environment variable that may name another compiler, as for make and CMake.
     override: str | None = None
 
 
@@ -88,7 +89,7 @@ def find_toolchain(requirements: Iterable[Requirement] = BUILD) -> Toolchain:
     """Finds all of ``requirements``.
 
     Raises:
-        ToolchainError: some are missing or too old; names every one of them and the command that brings them.
+        ToolchainError: some are missing or too old (it names each and the command that brings it), or two do not fit together.
     """
     found, problems = look_for(requirements)
     if problems:
@@ -99,6 +100,8 @@ def find_toolchain(requirements: Iterable[Requirement] = BUILD) -> Toolchain:
             detail="\n".join(f"{requirement.name}: {why}" for requirement, why in problems.items()),
             remedy=f"make deps, or: apt-get install {' '.join(packages)}",
         )
+    _refuse_two_compilers(found)
+    _refuse_foreign_protoc(found)
     return Toolchain(found)
 
 
@@ -121,18 +124,66 @@ def look_for(requirements: Iterable[Requirement]) -> tuple[dict[str, Found], dic
 
 
 def _program(requirement: Requirement) -> Found:
-    name = os.environ.get(requirement.override or "") or requirement.name
-    path = shutil.which(name)
+    path = _on_path(requirement) if requirement.override is None else _compiler(requirement, requirement.override)
+    version = _ask([str(path), requirement.version_option]) if requirement.version_option else ""
+    return Found(requirement, version.partition("\n")[0].strip(), path)
+
+
+def _on_path(requirement: Requirement) -> Path:
+    path = shutil.which(requirement.name)
     if path is None:
-        named = f"{requirement.override}={name}" if name != requirement.name else "it"
-        raise LookupError(f"{named} is not on PATH; needed for {requirement.purpose}")
-    version = _ask([path, requirement.version_option]) if requirement.version_option else ""
-    return Found(requirement, version.partition("\n")[0].strip(), Path(path))
+        raise LookupError(f"it is not on PATH; needed for {requirement.purpose}")
+    return Path(path)
+
+
+def _compiler(requirement: Requirement, variable: str) -> Path:
+    setting = os.environ.get(variable) or requirement.name
+    try:
+        return find_compiler(setting)
+    except LookupError as error:
+        named = "it" if setting == requirement.name else f"{variable}={setting}"
+        raise LookupError(f"{named} {error}; needed for {requirement.purpose}") from error
 
 
 def _library(requirement: Requirement) -> Found:
     version = _ask(["pkg-config", "--modversion", requirement.name])
     return Found(requirement, version.strip())
+
+
+def _refuse_two_compilers(found: Mapping[str, Found]) -> None:
+    """One build has one compiler for C and C++: their flags and code generation must agree."""
+    if not {"cc", "c++"} <= found.keys():
+        return
+    compilers = {"CC": found["cc"].path, "CXX": found["c++"].path}
+    try:
+        versions = {variable: compiler_version(path) for variable, path in compilers.items() if path is not None}
+    except LookupError as error:
+        raise ToolchainError(
+            str(error), where="CC and CXX", remedy="set CC and CXX to gcc and g++, or to clang and clang++"
+        ) from error
+    if len(set(versions.values())) > 1:
+        raise ToolchainError(
+            "CC and CXX are two different compilers: "
+            + ", ".join(f"{variable}={compilers[variable]} is {version}" for variable, version in versions.items()),
+            where="CC and CXX",
+            remedy="set CC and CXX to the C and the C++ compiler of one family and version, such as CC=gcc-12 CXX=g++-12",
+        )
+
+
+def _refuse_foreign_protoc(found: Mapping[str, Found]) -> None:
+    """Code that one version of protoc generates does not compile with the headers of another."""
+    if not {"protoc", "protobuf"} <= found.keys():
+        return
+    program, library = found["protoc"], found["protobuf"]
+    pairs = zip(_numbers(program.version), _numbers(library.version), strict=False)
+    if any(mine != other for mine, other in pairs):
+        folder = _ask(["pkg-config", "--variable=pcfiledir", "protobuf"]).strip()
+        raise ToolchainError(
+            f"protoc and libprotobuf are of two versions: {program.path} is {program.version}, "
+            f"{folder}/protobuf.pc is {library.version}",
+            where="PATH and pkg-config",
+            remedy="put the protoc of that library first in PATH, or set PKG_CONFIG_PATH to the library of that protoc",
+        )
 
 
 def _ask(command: list[str]) -> str:

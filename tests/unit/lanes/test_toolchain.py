@@ -94,6 +94,41 @@ def test_the_environment_names_another_compiler(programs: Path, monkeypatch: pyt
     assert problems[COMPILER] == "CXX=/nowhere/g++ is not on PATH; needed for compiling"
 
 
+def _compiler(folder: Path, name: str, version: str, family: str = "") -> None:
+    _program(
+        folder, name, f"""case "$*" in *-dM*) echo '#define __VERSION__ "{version}"'; {family} ;; *) echo {version};; esac"""
+    )
+
+
+@pytest.mark.parametrize(
+    ("version", "family", "told"),
+    [("11.4.0", ":", "is GCC 11.4.0"), ("Clang 14.0.6", "echo '#define __clang__ 1'", "is Clang 14.0.6")],
+)
+def test_two_compilers_are_refused_and_both_named(programs: Path, version: str, family: str, told: str) -> None:
+    _compiler(programs, "cc", version, family)
+    _compiler(programs, "c++", "12.2.0", ":")
+    with pytest.raises(ToolchainError, match="two different compilers") as refused:
+        find_toolchain([requirement for requirement in BUILD if requirement.override])
+    assert f"CC={programs}/cc {told}" in refused.value.what
+    assert f"CXX={programs}/c++ is GCC 12.2.0" in refused.value.what
+
+
+@pytest.mark.parametrize("version", ["3.21.12", "25.1"])
+def test_protoc_of_another_version_than_the_library_is_refused(programs: Path, version: str) -> None:
+    _program(programs, "protoc", f"echo libprotoc {version}")
+    _program(programs, "pkg-config", 'case "$1" in --modversion) echo 3.22.1;; *) echo /opt/lib/pkgconfig;; esac')
+    with pytest.raises(ToolchainError, match="two versions") as refused:
+        find_toolchain([requirement for requirement in BUILD if requirement.name.startswith("proto")])
+    assert f"{programs}/protoc is libprotoc {version}" in refused.value.what
+    assert "/opt/lib/pkgconfig/protobuf.pc is 3.22.1" in refused.value.what
+
+
+def test_protoc_names_its_version_shorter_than_the_library(programs: Path) -> None:
+    _program(programs, "protoc", "echo libprotoc 25.1")
+    _program(programs, "pkg-config", "echo 25.1.0")
+    find_toolchain([requirement for requirement in BUILD if requirement.name.startswith("proto")])
+
+
 def test_packages_are_printed_for_the_makefile_without_any_python_package(programs: Path) -> None:
     # -S -I: no site-packages; as on a machine where nothing was installed yet.
     root = Path(__file__).resolve().parents[3]
