@@ -22,7 +22,8 @@ class Answer:
     """What a generation gave.
 
     Attributes:
-        text: All pieces together; bytes that are not UTF-8 became U+FFFD.
+        text: All complete characters. Bytes that no continuation can make a character are shown as U+FFFD.
+        unfinished_character: The bytes of a character that the answer ended inside. They are not part of the text.
         token_ids: Generated tokens, in order.
         prompt_token_ids: As the route tokenized the prompt.
         finish_reason: "max_tokens" or "end_of_generation".
@@ -32,6 +33,7 @@ class Answer:
     """
 
     text: str = ""
+    unfinished_character: bytes = b""
     token_ids: list[int] = field(default_factory=list)
     prompt_token_ids: list[int] = field(default_factory=list)
     finish_reason: str = ""
@@ -50,6 +52,7 @@ class Answer:
         speed = self.tokens_per_second
         return {
             "text": self.text,
+            "unfinished_character": self.unfinished_character.hex() or None,
             "token_ids": self.token_ids,
             "prompt_token_ids": self.prompt_token_ids,
             "finish_reason": self.finish_reason,
@@ -68,6 +71,8 @@ class Answer:
             parts.append(f"first token after {self.time_to_first_token_us / 1000:.0f} ms")
         if self.tokens_per_second is not None:
             parts.append(f"{self.tokens_per_second:.1f} tokens/s")
+        if self.unfinished_character:
+            parts.append(f"unfinished character at the end left out (bytes {self.unfinished_character.hex(' ')})")
         return ", ".join(parts)
 
 
@@ -75,7 +80,7 @@ def collect(responses: Iterable[worker_pb2.GenerateResponse], write: Callable[[s
     """Takes a generation to its end.
 
     Args:
-        write: Told each piece of text as it comes. A piece never ends inside a character, though tokens do.
+        write: Is told each piece of text as it comes. A token can end inside a character; a piece never does.
 
     Raises:
         DgrError: what iterating ``responses`` raises.
@@ -100,7 +105,7 @@ def collect(responses: Iterable[worker_pb2.GenerateResponse], write: Callable[[s
                 answer.token_ids.append(response.token.id)
                 say(decoder.decode(response.token.piece))
             case "finished":
-                say(decoder.decode(b"", final=True))
+                answer.unfinished_character = decoder.getstate()[0]
                 answer.finish_reason = _REASONS.get(response.finished.reason, "unspecified")
                 answer.prefill_us = response.finished.prefill_us
                 answer.decode_us = response.finished.decode_us

@@ -47,9 +47,19 @@ def test_a_character_cut_by_tokens_comes_whole() -> None:
 
 
 def test_bytes_that_never_become_a_character_are_shown_as_such() -> None:
-    answer, _ = collected([b"a\xff", "🦙".encode()[:2]], common_pb2.FINISH_REASON_END_OF_GENERATION)
-    assert answer.text == "a��"
+    answer, _ = collected([b"a\xff", b"b"], common_pb2.FINISH_REASON_END_OF_GENERATION)
+    assert answer.text == "a\N{REPLACEMENT CHARACTER}b"
     assert answer.finish_reason == "end_of_generation"
+    assert answer.as_dict()["unfinished_character"] is None
+
+
+@pytest.mark.parametrize("length", [1, 2, 3])
+def test_an_answer_that_is_cut_inside_a_character_invents_nothing(length: int) -> None:
+    cut = "🦙".encode()[:length]
+    answer, said = collected([b"a", cut], common_pb2.FINISH_REASON_MAX_TOKENS)
+    assert (answer.text, said) == ("a", ["a"])
+    assert answer.as_dict()["unfinished_character"] == cut.hex()
+    assert f"unfinished character at the end left out (bytes {cut.hex(' ')})" in answer.summary()
 
 
 def test_one_token_or_none_has_no_decode_speed() -> None:
