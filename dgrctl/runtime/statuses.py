@@ -33,7 +33,9 @@ _REMEDIES: dict[grpc.StatusCode, str] = {
     _Code.FAILED_PRECONDITION: "start workers of one recipe, build and model, and name them in route order, head first",
     _Code.PERMISSION_DENIED: "start that worker with --allow-probes",
     _Code.UNIMPLEMENTED: "check that a dgr-worker of this version listens there",
-    _Code.RESOURCE_EXHAUSTED: "ask for less, or wait until another session has ended",
+    _Code.RESOURCE_EXHAUSTED: (
+        "shorten the prompt or lower --max-tokens if the bound is per session; otherwise try again when another session has ended"
+    ),
     _Code.DATA_LOSS: "run dgrctl model verify on that stage's machine, mend the model, and start the worker again",
     _Code.UNAVAILABLE: "check that worker and the network between, then run the command again",
     _Code.DEADLINE_EXCEEDED: "look at that worker: kill -CONT PID lets a stopped process go on; then run the command again",

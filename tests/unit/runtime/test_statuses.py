@@ -89,6 +89,13 @@ def test_a_turn_that_never_came_is_told_from_other_aborted_calls(message: str, k
     assert message in error.what
 
 
+def test_a_bound_is_not_answered_with_waiting_alone(failing: tuple[Failing, WorkerClient]) -> None:
+    servicer, client = failing
+    servicer.code = grpc.StatusCode.RESOURCE_EXHAUSTED
+    remedy = failure(client).remedy or ""
+    assert remedy.startswith("shorten the prompt or lower --max-tokens if the bound is per session")
+
+
 def test_the_detail_names_the_stage_that_failed(failing: tuple[Failing, WorkerClient]) -> None:
     servicer, client = failing
     layers = common_pb2.LayerRange(begin=15, end=30)
