@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,7 +52,7 @@ def build(
 
     Args:
         isa: ISA level; None for the highest that this processor has.
-        force: Build anew in new folders, whatever is there.
+        force: Build anew in new folders, whatever is there. What is there stays until the new program is whole.
         jobs: Commands at once; None for what processors and memory allow.
 
     Raises:
@@ -66,16 +65,20 @@ def build(
     """
     with _at_work(layout, lane, isa, jobs) as bench:
         sources = _proven_sources(layout, roles)
-        record = _standing(layout, lane, sources, bench, less=roles if force else ())
+        record = _standing(layout, lane, sources, bench, forced=force)
         binaries = dict(record.binaries) if record is not None else {}
         built = []
-        for role in roles:
+        for index, role in enumerate(roles):
             wanted = plan(layout, role, lane=lane, isa=bench.isa, sources=sources, tools=bench.tools)
-            if _is_built(binaries.get(wanted.program), wanted):
+            if not force and _is_built(binaries.get(wanted.program), wanted):
                 continue
+            binary = make(bench, wanted, sources.own, anew=force)
             if force:
-                shutil.rmtree(wanted.folder, ignore_errors=True)
-            binaries[wanted.program] = make(bench, wanted, sources.own)
+                # An old program that was compiled otherwise is about to be replaced, too.
+                for later in roles[index + 1 :]:
+                    if (old := binaries.get(PROGRAMS[later])) is not None and not _alike(old, binary):
+                        del binaries[PROGRAMS[later]]
+            binaries[wanted.program] = binary
             built.append(wanted.program)
             if _proven_sources(layout, roles) != sources:
                 raise BuildError(
@@ -212,12 +215,12 @@ def _level(lane: str, name: str | None) -> IsaLevel:
     return wanted
 
 
-def _standing(layout: Layout, lane: str, sources: Sources, bench: Workbench, *, less: Sequence[str] = ()) -> BuildRecord | None:
-    """The record that stands, less the programs of the roles ``less`` and those that are not of these trees, tools and level."""
+def _standing(layout: Layout, lane: str, sources: Sources, bench: Workbench, *, forced: bool = False) -> BuildRecord | None:
+    """The record that stands, with only the programs of these trees, tools and level. ``forced``: None if it is damaged."""
     try:
         record = load_record(layout, lane)
     except InputError:
-        if not less:
+        if not forced:
             raise
         return None
     if record is None:
@@ -225,8 +228,7 @@ def _standing(layout: Layout, lane: str, sources: Sources, bench: Workbench, *, 
     keep = {
         program: binary
         for role, program in PROGRAMS.items()
-        if role not in less
-        and (binary := record.binaries.get(program)) is not None
+        if (binary := record.binaries.get(program)) is not None
         and binary.configuration == plan(layout, role, lane=lane, isa=bench.isa, sources=sources, tools=bench.tools).configuration
     }
     return msgspec.structs.replace(record, binaries=keep) if keep else None
@@ -238,6 +240,11 @@ def _is_built(binary: Binary | None, wanted: Plan) -> bool:
         return False
     _verify(binary, wanted.options["DGR_LANE"])
     return True
+
+
+def _alike(one: Binary, other: Binary) -> bool:
+    """Whether both were compiled by the same compilers and flags."""
+    return (one.flags, one.compilers) == (other.flags, other.compilers)
 
 
 def _verify(binary: Binary, lane: str) -> None:
@@ -267,7 +274,7 @@ def _record(layout: Layout, bench: Workbench, sources: Sources, binaries: dict[s
     )
     first, *others = binaries.values()
     for other in others:
-        if (first.flags, first.compilers) != (other.flags, other.compilers):
+        if not _alike(first, other):
             raise BuildError(
                 "worker and reference were compiled differently, so one cannot judge the other",
                 where=record_path(layout, bench.lane).as_posix(),

@@ -8,11 +8,12 @@ path, so that a checkout elsewhere builds the same bytes.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -49,28 +50,39 @@ class Workbench:
     jobs: int | None = None
 
 
-def make(bench: Workbench, plan: Plan, sources: str) -> Binary:
-    """Builds the program of ``plan`` and proves that it is what was asked for.
+def make(bench: Workbench, plan: Plan, sources: str, *, anew: bool = False) -> Binary:
+    """Builds the program of ``plan`` and proves that it is what was asked for; the old program stays until then.
 
     Args:
         sources: Digest of our own sources, as planned with.
+        anew: Build in a new folder, which replaces the old one when the program is whole.
 
     Raises:
         BuildError: a tool failed, or built something else.
         StorageError: the disk is full.
     """
     started = time.monotonic()
-    program = plan.folder / "bin" / plan.program
-    # Never relinked from itself: whatever happened to the last one, this one is new.
-    with storage_errors(program):
-        program.unlink(missing_ok=True)
-    tool = build_targets(bench, plan, [plan.program], title=f"Building {plan.program} ({bench.lane}, {bench.isa.name})")
-    outcome = _read_proven(bench, plan, tool)  # again: Ninja configures anew where a CMakeLists.txt changed
-    if not program.is_file():
-        raise BuildError(f"the build ended well but made no {plan.program}", where=str(program), remedy="dgrctl build --force")
+    new = replace(plan, folder=plan.folder.with_name(f"{plan.folder.name}.new"))
+    with storage_errors(new.folder):
+        shutil.rmtree(new.folder, ignore_errors=True)
+    # A folder that must be configured anew is emptied; not one with a program in it.
+    anew = anew or ((plan.folder / "bin" / plan.program).exists() and not _is_configured(bench, plan))
+    working = new if anew else plan
+    program = working.folder / "bin" / plan.program
+    with _set_aside(program):
+        tool = build_targets(bench, working, [plan.program], title=f"Building {plan.program} ({bench.lane}, {bench.isa.name})")
+        outcome = _read_proven(bench, working, tool)  # again: Ninja configures anew where a CMakeLists.txt changed
+        if not program.is_file():
+            raise BuildError(
+                f"the build ended well but made no {plan.program}", where=str(program), remedy="dgrctl build --force"
+            )
     with storage_errors(plan.folder):
+        if anew:
+            _put_in_place(new.folder, plan.folder)
+            _link(bench.layout, plan, _compile_path(bench))
         os.utime(plan.folder)
         _sweep(plan.folder)
+    program = plan.folder / "bin" / plan.program
     return Binary(
         path=str(program),
         sha256=sha256_file(program),
@@ -100,11 +112,10 @@ def build_targets(bench: Workbench, plan: Plan, targets: Sequence[str], *, title
         BuildError: a tool failed.
         StorageError: the disk is full.
     """
-    at = bench.layout.builds / "at" / bench.lane
+    at = _compile_path(bench)
     tool = Tool(plan.folder / "build.log", build_environment(bench.layout.ccache), bench.held)
     with storage_errors(plan.folder):
-        stamp = f"{plan.configuration} {at}\n".encode()
-        configured = _is_configured(plan, stamp)
+        configured = _is_configured(bench, plan)
         if not configured:
             shutil.rmtree(plan.folder, ignore_errors=True)
         _link(bench.layout, plan, at)
@@ -115,9 +126,41 @@ def build_targets(bench: Workbench, plan: Plan, targets: Sequence[str], *, title
         configure(bench.tools.program("cmake"), at / "source" / "worker", at, definitions, tool=tool)
         # Before minutes of compiling, and because CMake ends well even where a full disk kept it from writing its account.
         _read_proven(bench, plan, tool)
-        write_atomic(plan.folder / _STAMP, stamp)
+        write_atomic(plan.folder / _STAMP, _stamp(bench, plan))
     run_ninja(bench.tools.program("ninja"), at, targets, tool=tool, title=title, jobs=bench.jobs)
     return tool
+
+
+def _compile_path(bench: Workbench) -> Path:
+    return bench.layout.builds / "at" / bench.lane
+
+
+@contextlib.contextmanager
+def _set_aside(program: Path) -> Iterator[None]:
+    """Lets nothing be linked onto the old ``program``, and brings it back if no new one comes out."""
+    old = program.with_name(f"{program.name}.old")
+    with storage_errors(program):
+        if program.exists():
+            program.replace(old)
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            old.replace(program)
+        raise
+    with storage_errors(program):
+        old.unlink(missing_ok=True)
+
+
+def _put_in_place(new: Path, folder: Path) -> None:
+    """Replaces ``folder`` by ``new``."""
+    old = folder.with_name(f"{folder.name}.old")
+    shutil.rmtree(old, ignore_errors=True)
+    if folder.exists():
+        folder.rename(old)
+    new.rename(folder)
+    sync_folder(folder.parent)
+    shutil.rmtree(old, ignore_errors=True)
 
 
 def _read_proven(bench: Workbench, plan: Plan, tool: Tool) -> Outcome:
@@ -150,9 +193,13 @@ def _local_definitions(bench: Workbench, at: Path) -> dict[str, str]:
     }
 
 
-def _is_configured(plan: Plan, stamp: bytes) -> bool:
+def _stamp(bench: Workbench, plan: Plan) -> bytes:
+    return f"{plan.configuration} {_compile_path(bench)}\n".encode()
+
+
+def _is_configured(bench: Workbench, plan: Plan) -> bool:
     try:
-        return (plan.folder / _STAMP).read_bytes() == stamp
+        return (plan.folder / _STAMP).read_bytes() == _stamp(bench, plan)
     except OSError:
         return False
 
