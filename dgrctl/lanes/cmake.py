@@ -1,7 +1,7 @@
 """Configuring with CMake, and reading back what it really chose.
 
-What CMake chose is read from its file API (cmake-file-api(7), objects "cache" version 2 and "toolchains" version 1) and from
-the compile_commands.json that it writes beside the build file.
+What CMake chose is read from its file API (cmake-file-api(7), objects "cache" version 2, "cmakeFiles" version 1
+and "toolchains" version 1) and from the compile_commands.json that it writes beside the build file.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def configure(cmake: Path, source: Path, folder: Path, definitions: Mapping[str,
 
 def _ask(folder: Path) -> None:
     """Leaves the question that CMake answers whenever it generates."""
-    requests = [{"kind": "cache", "version": 2}, {"kind": "toolchains", "version": 1}]
+    requests = [{"kind": "cache", "version": 2}, {"kind": "cmakeFiles", "version": 1}, {"kind": "toolchains", "version": 1}]
     query = folder / _API / "query" / _CLIENT / "query.json"
     with storage_errors(query):
         query.parent.mkdir(parents=True, exist_ok=True)
@@ -82,14 +82,8 @@ def read_outcome(folder: Path) -> Outcome:
     Raises:
         BuildError: they are missing or are not what the file API promises.
     """
-    reply = folder / _API / "reply"
     try:
-        # The newest index is the last by name (cmake-file-api(7), "v1 Reply Index File").
-        index = json.loads(max(reply.glob("index-*.json")).read_bytes())
-        answers: dict[str, Any] = {
-            answer["kind"]: json.loads((reply / answer["jsonFile"]).read_bytes())
-            for answer in index["reply"][_CLIENT]["query.json"]["responses"]
-        }
+        answers = _answers(folder)
         options = {entry["name"]: entry["value"] for entry in answers["cache"]["entries"]}
         # Upstream also enables ASM, whose compiler CMake leaves unidentified.
         toolchains = {entry["language"]: entry["compiler"] for entry in answers["toolchains"]["toolchains"]}
@@ -99,10 +93,30 @@ def read_outcome(folder: Path) -> Outcome:
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise BuildError(
             f"CMake's account of the build cannot be read: {error!r}",
-            where=str(reply),
+            where=str(folder / _API / "reply"),
             remedy="dgrctl build --force makes the build folder anew",
         ) from error
     return Outcome(options, compilers, commands)
+
+
+def configured_from(folder: Path, source: Path) -> list[Path]:
+    """Every file that CMake read to configure ``folder``; relative ones are below ``source``. Empty if it does not say."""
+    try:
+        inputs = _answers(folder)["cmakeFiles"]["inputs"]
+        return [source / entry["path"] for entry in inputs if not entry.get("isGenerated")]
+    except (OSError, ValueError, KeyError, TypeError):
+        return []
+
+
+def _answers(folder: Path) -> dict[str, Any]:
+    """CMake's last answers, by kind. Raises what reading a file that is not there or not well-formed raises."""
+    reply = folder / _API / "reply"
+    # The newest index is the last by name (cmake-file-api(7), "v1 Reply Index File").
+    index = json.loads(max(reply.glob("index-*.json")).read_bytes())
+    return {
+        answer["kind"]: json.loads((reply / answer["jsonFile"]).read_bytes())
+        for answer in index["reply"][_CLIENT]["query.json"]["responses"]
+    }
 
 
 def _compiler(entry: Mapping[str, str]) -> Compiler:

@@ -26,6 +26,7 @@ from dgrctl.lanes.isa import IsaLevel
 from dgrctl.lanes.ninja import run_ninja
 from dgrctl.lanes.plan import Plan
 from dgrctl.lanes.record import Binary, CompilerRecord
+from dgrctl.lanes.source_times import refuse_newer_inputs, remove_future_times
 from dgrctl.lanes.tool import Tool, build_environment
 from dgrctl.lanes.toolchain import Toolchain
 from dgrctl.layout import Layout
@@ -120,6 +121,7 @@ def build_targets(bench: Workbench, plan: Plan, targets: Sequence[str], *, title
             shutil.rmtree(plan.folder, ignore_errors=True)
         _link(bench.layout, plan, at)
         tool.log.unlink(missing_ok=True)
+    remove_future_times((plan.source, bench.layout.root / "worker", bench.layout.root / "proto"))
     if not configured:
         note(f"Configuring {plan.program} …")
         definitions = {**plan.options, **_local_definitions(bench, at)}
@@ -127,6 +129,7 @@ def build_targets(bench: Workbench, plan: Plan, targets: Sequence[str], *, title
         # Before minutes of compiling, and because CMake ends well even where a full disk kept it from writing its account.
         _read_proven(bench, plan, tool)
         write_atomic(plan.folder / _STAMP, _stamp(bench, plan))
+    refuse_newer_inputs(plan.folder, at / "source" / "worker")
     run_ninja(bench.tools.program("ninja"), at, targets, tool=tool, title=title, jobs=bench.jobs)
     return tool
 
