@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
+from flocks import can_lock
 
 from dgrctl.artifacts.synthesised import local_model
 from dgrctl.certify.architectures import lattice, run
+from dgrctl.certify.architectures.lattice import RouteOutcome
 from dgrctl.certify.architectures.synthesis import synthesise
 from dgrctl.certify.architectures.upstream_test import upstream_test
 from dgrctl.errors import CertificationVoid, InputError
@@ -58,6 +60,22 @@ def test_the_roster_is_what_a_run_shows(layout: Layout, verified_build: BuildRec
     assert rows[name].status == "certified"
     assert rows[name].cuts > 0
     assert rows[name].logits > 0
+
+
+def test_nobody_builds_or_certifies_meanwhile(
+    layout: Layout, verified_build: BuildRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exact = lattice.check_model
+    free: list[str] = []
+
+    def watched(layout: Layout, build: BuildRecord, path: Path) -> list[RouteOutcome]:
+        free.extend(name for name in ("certify", "build-cpu") if can_lock(layout.locks / f"{name}.lock"))
+        return exact(layout, build, path)
+
+    monkeypatch.setattr(run, "check_model", watched)
+    (row,) = run.check(layout, ["gpt2"])
+    assert row.status == "certified"
+    assert free == []
 
 
 def test_numbers_that_differ_are_seen(

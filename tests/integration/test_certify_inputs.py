@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 from certify_checkouts import RECIPE, Checkout
 from cpu_cgroups import CpuCgroup
+from flocks import can_lock
 
 CERTIFY = ("certify", "--json", "--lane", "cpu", "--recipe", RECIPE)
 
@@ -37,22 +36,13 @@ def comparing(checkout: Checkout) -> Iterator[subprocess.Popen[bytes]]:
             process.kill()
 
 
-def can_lock(path: Path, mode: int) -> bool:
-    with path.open("rb") as file:
-        try:
-            fcntl.flock(file, mode | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        return True
-
-
 def test_nobody_builds_or_repairs_what_is_being_certified(checkout: Checkout) -> None:
     checkout.lock(decode_steps=1500)
     model = (checkout.layout.state / "models").resolve() / ".locks" / "smollm2-135m-instruct-q4_1.lock"
     with comparing(checkout):
         for path in (checkout.layout.locks / "build-cpu.lock", model):
-            assert not can_lock(path, fcntl.LOCK_EX), path
-            assert can_lock(path, fcntl.LOCK_SH), path
+            assert not can_lock(path), path
+            assert can_lock(path, shared=True), path
 
 
 def another_worker(checkout: Checkout) -> None:
