@@ -12,16 +12,12 @@ Nothing is checked out. The kinds of outcome, in the order in which they are loo
 
 from __future__ import annotations
 
-import contextlib
-import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
 from dgrctl.errors import DgrError, PatchError, StorageError, ToolchainError
-from dgrctl.files import storage_errors
-from dgrctl.upstream.commits import SCRATCH, commit, diff_of
+from dgrctl.upstream.commits import commit, diff_of
 from dgrctl.upstream.git import Repository
 from dgrctl.upstream.patchfile import Patch
 
@@ -98,44 +94,47 @@ def force(repository: Repository, step: Step, onto: str) -> str:
     paths = [path for path in step.paths if path in conflicts]
     ours, base, theirs = (_entries(repository, tree, paths) for tree in (onto, step.before, step.after))
     lines = []
-    with _index(repository, merged) as (index, folder):
+    with repository.objects_alone() as objects:
+        objects.run("read-tree", merged)
         for path in paths:
             if path not in theirs:
                 lines.append(f"0 {'0' * 40}\t{path}\0")
                 continue
             mode, blob = theirs[path]
             if path in ours and path in base:
-                blob = _favouring(repository, folder, ours[path][1], base[path][1], blob)
+                blob = _favouring(objects, ours[path][1], base[path][1], blob)
             lines.append(f"{mode} {blob}\t{path}\0")
-        repository.run("update-index", "-z", "--index-info", stdin="".join(lines).encode(), environment=index)
-        return repository.text("write-tree", environment=index)
+        objects.run("update-index", "-z", "--index-info", stdin="".join(lines).encode())
+        return objects.text("write-tree")
 
 
-def _favouring(repository: Repository, folder: Path, ours: str, base: str, theirs: str) -> str:
+def _favouring(objects: Repository, ours: str, base: str, theirs: str) -> str:
     """The blob that merging three gives, where they contradict each other with the lines of ``theirs``."""
-    files = [folder / name for name in ("ours", "base", "theirs")]
+    files = [objects.folder / name for name in ("ours", "base", "theirs")]
     for file, blob in zip(files, (ours, base, theirs), strict=True):
-        file.write_bytes(repository.run("cat-file", "blob", blob))
-    merged = repository.run("merge-file", "-p", "--quiet", "--theirs", *map(str, files))
-    return repository.text("hash-object", "-w", "--stdin", stdin=merged)
+        file.write_bytes(objects.run("cat-file", "blob", blob))
+    merged = objects.run("merge-file", "-p", "--quiet", "--theirs", *map(str, files))
+    return objects.text("hash-object", "-w", "--stdin", stdin=merged)
 
 
 def _apply(repository: Repository, onto: str, diff: bytes, *options: str) -> str | None:
     """The tree after ``diff``, at whatever lines; None if it does not apply."""
-    with _index(repository, onto) as (index, _folder):
+    with repository.objects_alone() as objects:
+        objects.run("read-tree", onto)
         try:
-            repository.run("apply", "--cached", "--whitespace=nowarn", *options, "-", stdin=diff, environment=index)
+            objects.run("apply", "--cached", "--whitespace=nowarn", *options, "-", stdin=diff)
         except (StorageError, ToolchainError):
             raise
         except DgrError:
             return None
-        return repository.text("write-tree", environment=index)
+        return objects.text("write-tree")
 
 
 def _offset(repository: Repository, step: Step, onto: str, applied: str) -> int:
     """The most lines by which a hunk of the step moved on its way to ``applied``; at least 1 if they cannot be matched."""
     try:
-        found = Patch(step.patch.message, diff_of(repository, onto, applied)).hunks()
+        with repository.objects_alone() as objects:
+            found = Patch(step.patch.message, diff_of(objects, onto, applied)).hunks()
     except PatchError:
         return 1
     wanted = step.patch.hunks()
@@ -154,15 +153,3 @@ def _entries(repository: Repository, tree: str, paths: Sequence[str]) -> dict[st
         mode, _kind, blob = head.decode().split(" ")
         found[path.decode("utf-8", "backslashreplace")] = (mode, blob)
     return found
-
-
-@contextlib.contextmanager
-def _index(repository: Repository, tree: str) -> Iterator[tuple[dict[str, str], Path]]:
-    """A temporary index that holds a tree: the environment that names it, and the folder that it lies in."""
-    with (
-        storage_errors(repository.folder),
-        tempfile.TemporaryDirectory(prefix=SCRATCH, dir=repository.folder / ".git") as folder,
-    ):
-        environment = {"GIT_INDEX_FILE": str(Path(folder) / "index")}
-        repository.run("read-tree", tree, environment=environment)
-        yield environment, Path(folder)

@@ -6,13 +6,10 @@ own ``index`` line names. So there is no fuzz, no offset that passes for a match
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from dgrctl.errors import PatchError
-from dgrctl.files import storage_errors
 from dgrctl.upstream.git import Repository
 from dgrctl.upstream.patchfile import AUTHOR_EMAIL, AUTHOR_NAME, COMMIT_DATE, Patch, normalize_message
 
@@ -28,10 +25,6 @@ _IDENTITY = {
     for role in ("AUTHOR", "COMMITTER")
     for field, value in (("NAME", AUTHOR_NAME), ("EMAIL", AUTHOR_EMAIL), ("DATE", COMMIT_DATE))
 }
-
-
-# The folder, in the git folder, of the temporary index.
-SCRATCH = "dgr-index."
 
 
 @dataclass(frozen=True)
@@ -56,16 +49,12 @@ def commit_patches(repository: Repository, pin: str, patches: Sequence[tuple[str
 
 def commit_each(repository: Repository, pin: str, patches: Sequence[tuple[str, Patch]]) -> list[Tip]:
     """Like :func:`commit_patches`; returns the pin and what every patch gives."""
-    tips = [Tip(pin, repository.text("rev-parse", f"{pin}^{{tree}}"))]
-    with (
-        storage_errors(repository.folder),
-        tempfile.TemporaryDirectory(prefix=SCRATCH, dir=repository.folder / ".git") as folder,
-    ):
-        index = {"GIT_INDEX_FILE": str(Path(folder) / "index")}
-        repository.run("read-tree", pin, environment=index)
+    with repository.objects_alone(pin) as objects:
+        tips = [Tip(pin, objects.text("rev-parse", f"{pin}^{{tree}}"))]
+        objects.run("read-tree", pin)
         for name, patch in patches:
-            tree = _apply_one(repository, tips[-1].tree, name, patch, index)
-            tips.append(Tip(commit(repository, tips[-1].head, tree, patch.message), tree))
+            tree = _apply_one(objects, tips[-1].tree, name, patch)
+            tips.append(Tip(commit(objects, tips[-1].head, tree, patch.message), tree))
     return tips
 
 
@@ -75,12 +64,11 @@ def commit(repository: Repository, parent: str | None, tree: str, message: str) 
     return repository.text("commit-tree", tree, *parents, stdin=message.encode(), environment=_IDENTITY)
 
 
-def _apply_one(repository: Repository, before: str, name: str, patch: Patch, index: dict[str, str]) -> str:
-    """Applies a patch to the temporary index; returns the resulting tree."""
+def _apply_one(repository: Repository, before: str, name: str, patch: Patch) -> str:
+    """Applies a patch to the index; returns the resulting tree."""
     try:
-        # The work tree has no part in this; --cached leaves it alone.
-        repository.run("apply", "--cached", "--whitespace=nowarn", "-", stdin=patch.diff, environment=index)
-        tree = repository.text("write-tree", environment=index)
+        repository.run("apply", "--cached", "--whitespace=nowarn", "-", stdin=patch.diff)
+        tree = repository.text("write-tree")
     except PatchError as error:
         raise PatchError(
             "this patch does not apply at the pin", where=name, detail=error.detail, remedy="dgrctl patch export writes it anew"
@@ -116,6 +104,12 @@ def read_commits(repository: Repository, pin: str, head: str) -> list[tuple[Patc
         PatchError: ``head`` does not descend from ``pin`` in a straight line, a commit is empty or binary, or its message is
             not UTF-8.
     """
+    with repository.objects_alone(pin) as objects:
+        return _read_line(objects, pin, head, str(repository.folder))
+
+
+def _read_line(repository: Repository, pin: str, head: str, where: str) -> list[tuple[Patch, str]]:
+    """The commits of a straight line; ``where`` is for messages."""
     listing = repository.text("rev-list", "--reverse", "--topo-order", "--parents", f"{pin}..{head}").splitlines()
     result: list[tuple[Patch, str]] = []
     parent = pin
@@ -124,24 +118,24 @@ def read_commits(repository: Repository, pin: str, head: str) -> list[tuple[Patc
         if parents != [parent]:
             raise PatchError(
                 f"commit {commit_id} does not follow {parent}: the stack must be a straight line on top of the pin",
-                where=str(repository.folder),
+                where=where,
                 remedy="git rebase upstream in the workspace straightens it",
             )
-        result.append(_read_commit(repository, parent, commit_id))
+        result.append(_read_commit(repository, parent, commit_id, where))
         parent = commit_id
     if parent != head:
         raise PatchError(
             f"HEAD ({head}) does not descend from the pin ({pin})",
-            where=str(repository.folder),
+            where=where,
             remedy="git rebase upstream in the workspace, or dgrctl patch apply --force to discard what is there",
         )
     return result
 
 
-def _read_commit(repository: Repository, parent: str, commit_id: str) -> tuple[Patch, str]:
+def _read_commit(repository: Repository, parent: str, commit_id: str, where: str) -> tuple[Patch, str]:
     try:
         message = repository.run("show", "--no-patch", "--encoding=UTF-8", "--format=%B", commit_id).decode("utf-8")
     except UnicodeDecodeError as error:
-        raise PatchError(f"the message of commit {commit_id} is not UTF-8", where=str(repository.folder)) from error
+        raise PatchError(f"the message of commit {commit_id} is not UTF-8", where=where) from error
     patch = Patch(normalize_message(message), diff_of(repository, parent, commit_id))
     return patch, repository.text("rev-parse", f"{commit_id}^{{tree}}")

@@ -22,6 +22,8 @@ from dgrctl.upstream.stack import workspace_locked
 from dgrctl.upstream.workspace import WorkspaceState, inspect, move_head, open_workspace
 from dgrctl.upstream.worktree import name_some
 
+_CHANGE_COMMIT = "change that commit in the workspace (git rebase -i upstream), then run dgrctl patch export again"
+
 
 @dataclass(frozen=True)
 class ExportResult:
@@ -97,8 +99,15 @@ def _refuse_unreadable(files: dict[str, bytes], patches: list[Patch]) -> None:
     for (name, data), patch in zip(files.items(), patches, strict=True):
         if len(data) > MAX_PATCH_BYTES:
             raise PatchError(f"the patch would be {len(data)} bytes long; at most {MAX_PATCH_BYTES} are read", where=name)
-        if parse_patch(data, name) != patch:
-            raise PatchError("the commit cannot be written as a patch", where=name)
+        subject = patch.message.partition("\n")[0]
+        try:
+            same = parse_patch(data, name) == patch
+        except PatchError as error:
+            raise PatchError(
+                f"the commit '{subject}' cannot be written as a patch: {error.what}", where=name, remedy=_CHANGE_COMMIT
+            ) from error
+        if not same:
+            raise PatchError(f"the commit '{subject}' cannot be written as a patch", where=name, remedy=_CHANGE_COMMIT)
 
 
 def _refuse_over_budget(layout: Layout, lock: SeriesLock) -> None:
@@ -120,7 +129,9 @@ def _refuse_to_overwrite(layout: Layout, former: SeriesLock, files: dict[str, by
             raise PatchError(
                 "this patch was edited by hand" if known else "this patch is not one of the stack's",
                 where=str(layout.patches / name),
-                remedy="git checkout -- FILE restores it" if known else "git am it in the workspace and move the file away",
+                remedy=f"to restore it: git checkout -- {layout.patches / name}"
+                if known
+                else "apply it in the workspace (git am --keep-cr --keep-non-patch) and move the file away",
             )
 
 
@@ -130,8 +141,9 @@ def _refuse_former_stack(layout: Layout, state: WorkspaceState) -> NoReturn:
         "the patches are not those that the workspace was made from; exporting would undo what changed in them since",
         where=str(layout.workspace),
         detail=f"the workspace was made as {state.applied}, HEAD is {state.head}",
-        remedy="dgrctl patch makes the workspace anew (carry commits of yours over with git format-patch and git am); "
-        "dgrctl patch export --force takes the workspace for right",
+        remedy="dgrctl patch makes the workspace anew (carry your commits over with git format-patch and "
+        "git am --keep-cr --keep-non-patch); "
+        "dgrctl patch export --force replaces the patches by the workspace's commits",
     )
 
 

@@ -10,10 +10,13 @@ import re
 import shutil
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from dgrctl.errors import DgrError, StorageError, ToolchainError
+from dgrctl.files import storage_errors
 from dgrctl.offspring import marked
 
 # Commands that talk to a disk or a network that hangs must end; the longest honest one (a clone with history) takes minutes.
@@ -53,6 +56,9 @@ _ENVIRONMENT = {
     "GIT_CONFIG_GLOBAL": os.devnull,
     "GIT_CONFIG_NOSYSTEM": "1",
     "GIT_CONFIG_SYSTEM": os.devnull,
+    # The objects are what their ids say, whatever a repository would show in their place.
+    "GIT_GRAFT_FILE": os.devnull,
+    "GIT_NO_REPLACE_OBJECTS": "1",
     "GIT_TERMINAL_PROMPT": "0",
     "LC_ALL": "C",
     "TZ": "UTC",
@@ -147,6 +153,10 @@ def _end_group(process: subprocess.Popen[bytes]) -> None:
         process.communicate()
 
 
+# The folder, in the git folder, of a temporary git directory.
+SCRATCH = "dgr-index."
+
+
 class Repository:
     """A git repository with its work tree at ``folder``. Never looks above that folder for another one.
 
@@ -158,6 +168,31 @@ class Repository:
     def __init__(self, folder: Path, *, raises: type[DgrError]) -> None:
         self.folder = folder
         self.raises = raises
+
+    @contextmanager
+    def objects_alone(self, *oldest: str) -> Iterator[Repository]:
+        """Gives this repository's objects and nothing else of it.
+
+        What it gives is a bare repository in a temporary git directory, which shares only the folder of the objects. Its
+        configuration, attributes, references, index and hooks are its own and empty, so no setting of this repository has an
+        effect. Objects that git writes there are objects of this repository.
+
+        Args:
+            oldest: Commits whose parents git does not look for.
+        """
+        with (
+            storage_errors(self.folder),
+            tempfile.TemporaryDirectory(prefix=SCRATCH, dir=self.folder / ".git") as name,
+        ):
+            folder = Path(name)
+            (folder / "refs").mkdir()
+            (folder / "HEAD").write_text("ref: refs/heads/none\n", encoding="ascii")
+            (folder / "config").write_text("[core]\n\trepositoryFormatVersion = 0\n\tbare = true\n", encoding="ascii")
+            shallow = self.folder / ".git" / "shallow"
+            known = shallow.read_text(encoding="ascii").split() if shallow.is_file() else []
+            roots = sorted({*known, *oldest})
+            (folder / "shallow").write_text("".join(f"{commit}\n" for commit in roots), encoding="ascii")
+            yield _Objects(folder, self.folder / ".git" / "objects", raises=self.raises)
 
     def run(
         self,
@@ -200,3 +235,28 @@ class Repository:
     def is_repository(self) -> bool:
         """Whether git takes this folder for a repository."""
         return (self.folder / ".git").is_dir() and bool(self.run("rev-parse", "--git-dir", accepted=(0, 128)))
+
+
+class _Objects(Repository):
+    """The git directory at ``folder``, bare, with the objects of another repository."""
+
+    def __init__(self, folder: Path, objects: Path, *, raises: type[DgrError]) -> None:
+        super().__init__(folder, raises=raises)
+        self._environment = {"GIT_OBJECT_DIRECTORY": str(objects)}
+
+    def run(
+        self,
+        *arguments: str,
+        stdin: bytes | None = None,
+        environment: Mapping[str, str] | None = None,
+        accepted: Sequence[int] = (0,),
+    ) -> bytes:
+        return run_git(
+            f"--git-dir={self.folder}",
+            *arguments,
+            raises=self.raises,
+            cwd=self.folder,
+            stdin=stdin,
+            environment=self._environment | dict(environment or {}),
+            accepted=accepted,
+        )

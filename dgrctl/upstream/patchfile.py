@@ -1,7 +1,7 @@
 """One patch file of the stack: its exact form, read strictly and written deterministically.
 
 The form is that of ``git format-patch --zero-commit --full-index --no-signature --no-stat`` with a fixed author and date, so
-``git am`` takes it too::
+``git am --keep-non-patch`` takes it too (without that option, it drops a ``[tag]`` from the subject)::
 
     From 0000000000000000000000000000000000000000 Mon Sep 17 00:00:00 2001
     From: DGR patch stack <patches@dgr.invalid>
@@ -119,7 +119,7 @@ def parse_patch(data: bytes, name: str) -> Patch:
     Raises:
         PatchError: not in the exact form above, or its diff is truncated.
     """
-    remedy = "git checkout -- FILE restores it; edits belong in the workspace, from where dgrctl patch export writes it"
+    remedy = f"to restore it: git checkout -- {name}; to change it, commit in the workspace and run dgrctl patch export"
     try:
         head, _, diff = data.partition(_SEPARATOR.encode())
         text = head.decode("utf-8")

@@ -17,8 +17,8 @@ from pathlib import Path
 from dgrctl.errors import PatchError
 from dgrctl.files import storage_errors
 from dgrctl.layout import Layout
-from dgrctl.upstream.commits import SCRATCH, Tip, commit_patches
-from dgrctl.upstream.git import Repository
+from dgrctl.upstream.commits import Tip, commit_patches
+from dgrctl.upstream.git import SCRATCH, Repository
 from dgrctl.upstream.patchfile import AUTHOR_EMAIL, AUTHOR_NAME, Patch
 from dgrctl.upstream.transports import clone_unchecked, pin_attributes
 from dgrctl.upstream.worktree import Difference, differences, snapshot
