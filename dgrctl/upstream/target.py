@@ -21,7 +21,7 @@ from dgrctl.layout import Layout
 from dgrctl.upstream.git import Repository, run_git
 from dgrctl.upstream.manifest import GitTransport, ObjectId, SdistTransport, UpstreamManifest, transport_name
 from dgrctl.upstream.sdist import download_sdist, extract_git_directory
-from dgrctl.upstream.transports import clone_unchecked, cut_missing_history, pin_attributes, reach, serve_options
+from dgrctl.upstream.transports import clone_unchecked, cut_missing_history, fetch_unreached, pin_attributes, reach, serve_options
 
 TARGET = "refs/heads/target"
 
@@ -76,7 +76,7 @@ def bring_target(
         if transport is not None:
             raise UsageError("--from already says where from", where="--transport", remedy="give one of --transport and --from")
         package = _package_of(manifest, source)
-        repository = _from_path(source, package, clone)
+        repository = _from_path(source, package, to, clone)
         named, server, asked = str(source.resolve()), _served(source, clone), to
     else:
         chosen = _transport(manifest, transport)
@@ -86,7 +86,7 @@ def bring_target(
             server, asked = chosen.url, "FETCH_HEAD"
         else:
             package, path = chosen, download_sdist(layout, chosen)
-            repository = _from_path(path, chosen, clone)
+            repository = _from_path(path, chosen, to, clone)
             server, asked = _served(path, clone), to
     commit = resolve_name(repository, server, asked)
     if commit is None:
@@ -159,7 +159,7 @@ def _package_of(manifest: UpstreamManifest, path: Path) -> SdistTransport | None
     return None
 
 
-def _from_path(source: Path, package: SdistTransport | None, clone: Path) -> Repository:
+def _from_path(source: Path, package: SdistTransport | None, to: str, clone: Path) -> Repository:
     if not source.exists():
         raise FetchError("there is no such bundle, clone or package", where=str(source), remedy="check the path")
     with progress(f"Cloning {source.name}"):
@@ -171,6 +171,8 @@ def _from_path(source: Path, package: SdistTransport | None, clone: Path) -> Rep
         clone_unchecked(served, clone, raises=FetchError)
     repository = Repository(clone, raises=FetchError)
     pin_attributes(repository)
+    if _OBJECT_ID.fullmatch(to):
+        fetch_unreached(repository, served, to)
     return repository
 
 

@@ -73,7 +73,9 @@ def _from_path(path: Path, manifest: UpstreamManifest, clone: Path) -> None:
 
 def _clone(source: str, manifest: UpstreamManifest, clone: Path) -> None:
     clone_unchecked(source, clone, raises=FetchError)
-    _check_out(Repository(clone, raises=FetchError), manifest)
+    repository = Repository(clone, raises=FetchError)
+    fetch_unreached(repository, source, manifest.commit)
+    _check_out(repository, manifest)
 
 
 def clone_unchecked(source: str, clone: Path, *options: str, raises: type[DgrError]) -> None:
@@ -86,7 +88,27 @@ def clone_unchecked(source: str, clone: Path, *options: str, raises: type[DgrErr
 def serve_options(source: str) -> tuple[str, ...]:
     """What git must be told to read ``source``: the serving side reads no configuration of ours, and would refuse a repository of
     another user."""
-    return ("--upload-pack", "git -c safe.directory=* upload-pack") if source.startswith("file://") else ()
+    command = "git -c safe.directory=* -c uploadpack.allowAnySHA1InWant=true upload-pack"
+    return ("--upload-pack", command) if source.startswith("file://") else ()
+
+
+def fetch_unreached(repository: Repository, source: str, commit: str) -> None:
+    """Fetches ``commit`` by its id, for a ``source`` in which no branch or tag reaches it. Does nothing where it is there.
+
+    Raises:
+        FetchError: the source does not give it.
+    """
+    if repository.resolve(f"{commit}^{{commit}}") is not None:
+        return
+    try:
+        repository.run("fetch", "--quiet", "--no-tags", "--update-shallow", *serve_options(source), source, commit)
+    except FetchError as error:
+        raise FetchError(
+            f"no branch or tag there reaches commit {commit}, and fetching it by its id failed",
+            where=source,
+            detail=error.detail,
+            remedy="fetch that commit into the clone or mirror, or make the bundle from a branch that holds it",
+        ) from error
 
 
 def _check_out(repository: Repository, manifest: UpstreamManifest) -> None:

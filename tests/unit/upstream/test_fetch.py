@@ -126,7 +126,7 @@ def test_source_without_the_pin_is_refused(checkout: Checkout) -> None:
     checkout.write_manifest(checkout.git_transport(), commit="1" * 40)
     with pytest.raises(FetchError) as caught:
         fetch(checkout.layout, source=checkout.upstream.folder)
-    assert f"does not hold commit {'1' * 40}" in str(caught.value.detail)
+    assert f"no branch or tag there reaches commit {'1' * 40}" in str(caught.value.detail)
 
 
 def test_commit_with_another_tree_is_refused(checkout: Checkout) -> None:
@@ -241,3 +241,25 @@ def test_not_fetched_yet_is_said(checkout: Checkout) -> None:
     with pytest.raises(FetchError, match="not fetched yet") as caught:
         verify_pristine(checkout.layout)
     assert caught.value.remedy == "dgrctl fetch"
+
+
+@pytest.mark.parametrize("bare", [True, False])
+def test_commit_that_no_branch_reaches_is_fetched_by_its_id(checkout: Checkout, tmp_path: Path, bare: bool) -> None:
+    mirror = tmp_path / "mirror"
+    options = ["--mirror"] if bare else []
+    source = f"file://{checkout.upstream.folder}"
+    run_git("clone", "--quiet", *options, source, str(mirror), raises=FetchError)
+    git_directory = mirror if bare else mirror / ".git"
+    names = run_git(f"--git-dir={git_directory}", "for-each-ref", "--format=%(refname)", raises=FetchError).decode().split()
+    for name in names:
+        run_git(f"--git-dir={git_directory}", "update-ref", "--no-deref", name, f"{checkout.commit}~1", raises=FetchError)
+    fetch(checkout.layout, source=mirror)
+
+
+def test_bundle_without_the_commit_says_that_nothing_reaches_it(checkout: Checkout, tmp_path: Path) -> None:
+    bundle = tmp_path / "old.bundle"
+    checkout.upstream.run("branch", "old", "HEAD~1")
+    checkout.upstream.run("bundle", "create", "--quiet", str(bundle), "old")
+    with pytest.raises(FetchError) as caught:
+        fetch(checkout.layout, source=bundle)
+    assert "no branch or tag there reaches commit" in str(caught.value) + str(caught.value.detail)
