@@ -14,6 +14,7 @@ from dgrctl.errors import AdmissionError, DgrError, InputError, LockedError, Sta
 ANSWER_SECONDS = 3.0
 
 STAGE_ERROR_KEY = "dgr-stage-error-bin"
+REMEDY_KEY = "dgr-remedy"
 
 _Code = grpc.StatusCode
 _KINDS: dict[grpc.StatusCode, type[DgrError]] = {
@@ -50,18 +51,20 @@ class Failure:
         code: gRPC's.
         message: What the answering side said.
         stage: The stage that failed, as the route reports it; None where the call itself failed.
+        remedy: What to do, as the answering side says it; None where it says nothing.
     """
 
     code: grpc.StatusCode
     message: str
     stage: common_pb2.StageError | None
+    remedy: str | None = None
 
     @classmethod
     def of(cls, error: grpc.RpcError) -> Failure:
         """Takes apart what a stub raised."""
         if not isinstance(error, grpc.Call):
             return cls(_Code.UNKNOWN, str(error), None)
-        return cls(error.code() or _Code.UNKNOWN, error.details() or "", _stage_error(error))
+        return cls(error.code() or _Code.UNKNOWN, error.details() or "", _stage_error(error), _remedy(error))
 
     @property
     def unreachable(self) -> bool:
@@ -100,7 +103,15 @@ def to_error(failure: Failure, *, title: str, address: str) -> DgrError:
         what = f"{title} failed: {message}"
     else:
         what = f"{title} refuses: {message}"
-    return kind(what, where=address, remedy=_REMEDIES.get(failure.code, "read that worker's log, then run the command again"))
+    remedy = failure.remedy or _REMEDIES.get(failure.code, "read that worker's log, then run the command again")
+    return kind(what, where=address, remedy=remedy)
+
+
+def _remedy(call: grpc.Call) -> str | None:
+    for key, value in call.trailing_metadata() or ():
+        if key == REMEDY_KEY:
+            return value if isinstance(value, str) else value.decode("ascii", "replace")
+    return None
 
 
 def _stage_error(call: grpc.Call) -> common_pb2.StageError | None:

@@ -12,14 +12,14 @@ from dgr.v1 import common_pb2, worker_pb2, worker_pb2_grpc
 
 from dgrctl.errors import AdmissionError, DgrError, InputError, LockedError, StageError
 from dgrctl.runtime.client import WorkerClient
-from dgrctl.runtime.statuses import STAGE_ERROR_KEY, Failure, to_error
+from dgrctl.runtime.statuses import REMEDY_KEY, STAGE_ERROR_KEY, Failure, to_error
 
 
 class Failing(worker_pb2_grpc.WorkerServicer):
     """Fails every generation as it is told to."""
 
     code = grpc.StatusCode.OK
-    metadata: tuple[tuple[str, bytes], ...] = ()
+    metadata: tuple[tuple[str, str | bytes], ...] = ()
 
     def Generate(  # noqa: N802 - the name is the contract's
         self, request: worker_pb2.GenerateRequest, context: grpc.ServicerContext
@@ -94,6 +94,11 @@ def test_a_bound_is_not_answered_with_waiting_alone(failing: tuple[Failing, Work
     servicer.code = grpc.StatusCode.RESOURCE_EXHAUSTED
     remedy = failure(client).remedy or ""
     assert remedy.startswith("shorten the prompt or lower --max-tokens if the bound is per session")
+def test_the_worker_says_what_to_do(failing: tuple[Failing, WorkerClient]) -> None:
+    servicer, client = failing
+    servicer.code = grpc.StatusCode.RESOURCE_EXHAUSTED
+    servicer.metadata = ((REMEDY_KEY, "shorten the prompt"),)
+    assert failure(client).remedy == "shorten the prompt"
 
 
 def test_the_detail_names_the_stage_that_failed(failing: tuple[Failing, WorkerClient]) -> None:
