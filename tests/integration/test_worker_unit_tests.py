@@ -8,6 +8,8 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 from dgrctl.certify.architectures import run
 from dgrctl.certify.architectures.synthesis import synthesise
 from dgrctl.lanes.build import build_extra, build_tests
@@ -16,14 +18,28 @@ from dgrctl.layout import Layout
 if TYPE_CHECKING:
     from fixture_models import FixtureModels
 
+    from dgrctl.artifacts.local import LocalModel
     from dgrctl.lanes.record import BuildRecord
 
 
-def test_all_pass(layout: Layout, verified_build: BuildRecord, fixture_models: FixtureModels, tmp_path: Path) -> None:
+@pytest.fixture
+def vocabularies(verified_model: LocalModel, gemma_model: LocalModel) -> dict[str, Path]:
+    """Real models whose vocabularies the tests use, by the variables that name them."""
+    return {"DGR_TEST_SMOLLM2": verified_model.first_part, "DGR_TEST_GEMMA": gemma_model.first_part}
+
+
+def test_all_pass(
+    layout: Layout,
+    verified_build: BuildRecord,
+    fixture_models: FixtureModels,
+    vocabularies: dict[str, Path],
+    tmp_path: Path,
+) -> None:
     generators = build_extra(layout, run.LANE, "reference", run.GENERATORS, title="Building upstream's generator of small models")
     models = {
         "DGR_TEST_DEEPSEEK4": fixture_models.deepseek4(weights="f32").first_part,
         "DGR_TEST_GEMMA3": synthesise(layout, generators, "gemma3").models[0],
+        **vocabularies,
     }
     report = tmp_path / "report.json"
     done = subprocess.run(

@@ -99,8 +99,8 @@ class LlamaEngine final : public ShardEngine {
     return absl::OkStatus();
   }
 
-  absl::StatusOr<std::vector<int32_t>> Tokenize(const std::string& text, bool chat_template) const override {
-    return dgr::Tokenize(model_.get(), text, chat_template);
+  absl::StatusOr<std::vector<int32_t>> Tokenize(const std::string& text, bool chat_template, uint32_t limit) const override {
+    return dgr::Tokenize(model_.get(), text, chat_template, limit);
   }
   std::string TokenPiece(int32_t token) const override { return dgr::TokenPiece(model_.get(), token); }
   bool EndsGeneration(int32_t token) const override { return dgr::EndsGeneration(model_.get(), token); }

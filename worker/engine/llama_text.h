@@ -10,10 +10,17 @@
 
 namespace dgr {
 
-// Tokens of `text` as it stands, or wrapped as one user turn in the model's chat template. In a template special tokens are
-// recognised, as llama.cpp's own server does. FAILED_PRECONDITION: the model holds no vocabulary, or no template that llama.cpp
-// knows.
-absl::StatusOr<std::vector<int32_t>> Tokenize(const llama_model* model, const std::string& text, bool chat_template);
+// Tokens of `text` as it stands, or wrapped as one user turn in the model's chat template. Control tokens come from the template
+// alone: a control token's name inside `text` is text.
+//   RESOURCE_EXHAUSTED   more bytes than `limit` tokens can hold; nothing was tokenized
+//   FAILED_PRECONDITION  the model holds no vocabulary or no chat template, or the template cannot be used
+//   INVALID_ARGUMENT     the text makes the template write other control tokens, or holds a NUL byte
+// A refusal carries its remedy (support/remedy.h).
+absl::StatusOr<std::vector<int32_t>> Tokenize(const llama_model* model, const std::string& text, bool chat_template,
+                                              uint32_t limit);
+
+// The part of Tokenize that wraps `text` as one user turn, in the chat template `source`.
+absl::StatusOr<std::vector<int32_t>> TokenizeUserTurn(const llama_model* model, const char* source, const std::string& text);
 
 // The bytes of one token; control tokens are empty, and so is every token of a model without text. May end inside a UTF-8
 // sequence.

@@ -64,8 +64,8 @@ class ShardEngine {
   // Drops all state of a slot. Only from the engine thread.
   virtual absl::Status FreeSlot(uint32_t slot) = 0;
 
-  // The vocabulary; from any thread.
-  virtual absl::StatusOr<std::vector<int32_t>> Tokenize(const std::string& text, bool chat_template) const = 0;
+  // The vocabulary; from any thread. A text of more bytes than `limit` tokens can hold is refused before any work.
+  virtual absl::StatusOr<std::vector<int32_t>> Tokenize(const std::string& text, bool chat_template, uint32_t limit) const = 0;
   virtual std::string TokenPiece(int32_t token) const = 0;
   virtual bool EndsGeneration(int32_t token) const = 0;
 };

@@ -173,7 +173,7 @@ grpc::Status ReferenceService::Replay(grpc::ServerContext* context, const v1::Re
 absl::StatusOr<std::vector<int32_t>> ReferenceService::PromptTokens(const v1::ReferenceGenerateRequest& request) const {
   const v1::Prompt& prompt = request.prompt();
   if (prompt.has_tokens()) return std::vector<int32_t>(prompt.tokens().ids().begin(), prompt.tokens().ids().end());
-  return Tokenize(whole_.model(), prompt.text(), prompt.chat_template());
+  return Tokenize(whole_.model(), prompt.text(), prompt.chat_template(), whole_.config().context);
 }
 
 grpc::Status ReferenceService::Generate(grpc::ServerContext* context, const v1::ReferenceGenerateRequest* request,

@@ -5,7 +5,9 @@
 #include <utility>
 #include <variant>
 
+#include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
+#include "support/remedy.h"
 #include "transport/status.h"
 
 #define DGR_RETURN_IF_ERROR(expression)                                     \
@@ -58,13 +60,21 @@ grpc::Status Generation::CheckRequest() const {
   return grpc::Status::OK;
 }
 
+grpc::Status Generation::Refuse(const absl::Status& status) {
+  if (const auto remedy = status.GetPayload(kRemedyKey)) {
+    context_.AddTrailingMetadata(kRemedyKey, std::string(*remedy));
+  }
+  return ToGrpc(status);
+}
+
 grpc::Status Generation::ReadPrompt() {
+  const uint32_t context = core_.config().bounds.context;
   if (request_.prompt().has_tokens()) {
     tokens_.assign(request_.prompt().tokens().ids().begin(), request_.prompt().tokens().ids().end());
   } else {
     absl::StatusOr<std::vector<int32_t>> tokens =
-        core_.engine().Tokenize(request_.prompt().text(), request_.prompt().chat_template());
-    if (!tokens.ok()) return ToGrpc(tokens.status());
+        core_.engine().Tokenize(request_.prompt().text(), request_.prompt().chat_template(), context);
+    if (!tokens.ok()) return Refuse(tokens.status());
     tokens_ = *std::move(tokens);
   }
   prompt_tokens_ = tokens_.size();
@@ -77,11 +87,11 @@ grpc::Status Generation::ReadPrompt() {
   }
   // The last token that is sampled is never fed back.
   const uint64_t needed = uint64_t{prompt_tokens_} + request_.max_tokens() - 1;
-  const uint32_t context = core_.config().bounds.context;
   if (needed > context) {
-    return {grpc::StatusCode::RESOURCE_EXHAUSTED,
-            absl::StrCat("a prompt of ", prompt_tokens_, " tokens and max_tokens = ", request_.max_tokens(), " need ", needed,
-                         " positions; this route holds context = ", context, " per session")};
+    const absl::Status over = absl::ResourceExhaustedError(
+        absl::StrCat("a prompt of ", prompt_tokens_, " tokens and max_tokens = ", request_.max_tokens(), " need ", needed,
+                     " positions; this route holds context = ", context, " per session"));
+    return Refuse(WithRemedy(over, "shorten the prompt or lower --max-tokens, or use a recipe with a larger context"));
   }
   return grpc::Status::OK;
 }

@@ -28,6 +28,8 @@ class Generation {
 
   grpc::Status CheckRequest() const;
   grpc::Status ReadPrompt();
+  // The status for the client, with the remedy that `status` carries.
+  grpc::Status Refuse(const absl::Status& status);
   grpc::Status OpenRoute();
   grpc::Status Prefill();
   grpc::Status Decode();

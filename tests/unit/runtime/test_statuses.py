@@ -94,6 +94,8 @@ def test_a_bound_is_not_answered_with_waiting_alone(failing: tuple[Failing, Work
     servicer.code = grpc.StatusCode.RESOURCE_EXHAUSTED
     remedy = failure(client).remedy or ""
     assert remedy.startswith("shorten the prompt or lower --max-tokens if the bound is per session")
+
+
 def test_the_worker_says_what_to_do(failing: tuple[Failing, WorkerClient]) -> None:
     servicer, client = failing
     servicer.code = grpc.StatusCode.RESOURCE_EXHAUSTED
