@@ -133,8 +133,13 @@ def test_a_limit_on_the_size_of_files(puller: Puller) -> None:
 
 
 def test_a_read_only_disk_serves_and_takes_nothing(puller: Puller) -> None:
+    """A complete set needs no lock and no write. One that is not there cannot be brought."""
     stored = replace(puller, storage=puller.storage)
     pull, verify = command(stored, "pull", MODEL_ID), command(stored, "verify", MODEL_ID)
-    remount = f"mount -o remount,ro {puller.storage}"
-    done = on_small_disk(puller, 8 * MIB, f"{pull} && {remount} && {verify}; echo code $?; {pull}; echo code $?")
-    assert done.stdout == f"code 0\ncode {StorageError.exit_code}\n", done.stderr
+    remount = f"mount -o remount,{{}} {puller.storage}"
+    script = (
+        f"{remount.format('ro')}; {pull}; echo code $?; {remount.format('rw')}; "
+        f"{pull} && {remount.format('ro')} && {verify}; echo code $?; {pull}; echo code $?"
+    )
+    done = on_small_disk(puller, 8 * MIB, script)
+    assert done.stdout == f"code {StorageError.exit_code}\ncode 0\ncode 0\n", done.stderr

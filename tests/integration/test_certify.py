@@ -260,8 +260,9 @@ def started(checkout: Checkout, tmp_path: Path) -> Iterator[subprocess.Popen[byt
 
 
 def children(process: subprocess.Popen[bytes]) -> list[int]:
+    """The workers and the reference that it started. (Its keeper outlives it for a moment, to end what it left behind.)"""
     listed = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text(encoding="ascii")
-    return [int(pid) for pid in listed.split()]
+    return [int(pid) for pid in listed.split() if Path(f"/proc/{pid}/comm").read_text().startswith("dgr-")]
 
 
 def command_line(pid: int) -> str:

@@ -162,9 +162,9 @@ def test_token_ids_outside_the_vocabulary_are_refused(route: LocalRoute) -> None
         (["--route", "127.0.0.1:1,127.0.0.1:1", "--prompt", "x"], 3, b"twice"),
         (["--route", "127.0.0.1:1", "--prompt", "x"], 10, b"stage 0 cannot be reached"),
         (["--route", "127.0.0.1:1", "--storage", "elsewhere", "--prompt", "x"], 2, b"--storage"),
-        (["--recipe", RECIPE, "--route", "127.0.0.1:1", "--prompt", "x"], 2, b"not allowed with"),
-        (["--recipe", RECIPE], 2, b"required"),
-        (["--prompt", "x"], 2, b"required"),
+        (["--recipe", RECIPE, "--route", "127.0.0.1:1", "--prompt", "x"], 2, b"exclude each other"),
+        (["--recipe", RECIPE], 2, b"one of --prompt, --prompt-file is missing"),
+        (["--prompt", "x"], 2, b"one of --recipe, --route is missing"),
     ],
 )
 def test_bad_input_starts_nothing(dgrctl: Any, arguments: list[str], code: int, words: bytes) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 from pathlib import Path
@@ -16,8 +17,8 @@ class CpuCgroup:
     """A cgroup with a quota, and one inside it without; programs run in the inner one."""
 
     def __init__(self) -> None:
-        base = _V1 if (_V1 / "cgroup.procs").exists() else _V2
-        self.outer = base / f"dgr-test-{os.getpid()}"
+        self._base = _V1 if (_V1 / "cgroup.procs").exists() else _V2
+        self.outer = self._base / f"dgr-test-{os.getpid()}"
         self.inner = self.outer / "inner"
 
     def make(self, percent: int) -> CpuCgroup:
@@ -43,7 +44,10 @@ class CpuCgroup:
         return subprocess.run(joining, env=environment, capture_output=True, text=True, check=False)
 
     def remove(self) -> None:
-        """Removes both. Every program in them has ended."""
+        """Removes both. What is still in them, such as a keeper that ends right after its dgrctl, goes home first."""
         for folder in (self.inner, self.outer):
             if folder.exists():
+                for pid in (folder / "cgroup.procs").read_text().split():
+                    with contextlib.suppress(ProcessLookupError):
+                        (self._base / "cgroup.procs").write_text(pid)
                 folder.rmdir()
