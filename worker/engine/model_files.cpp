@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstdint>
 #include <cstdio>
@@ -47,17 +48,22 @@ struct MappedPart {
 constexpr size_t kMaxMapped = 256;
 MappedPart mapped_parts[kMaxMapped];
 size_t mapped_count = 0;
+std::atomic_flag telling;
 
 constexpr char kUnknown[] = "SIGBUS: a file that this process has mapped shrank or cannot be read\n";
 
 extern "C" void OnSigbus(int number, siginfo_t* info, void*) {
+  // Several compute threads reach the missing pages at once: the first tells, the others wait for the end.
+  if (telling.test_and_set()) {
+    for (;;) pause();
+  }
   const auto address = reinterpret_cast<uintptr_t>(info->si_addr);  // NOLINT: to compare it with those
   const char* line = kUnknown;
   for (size_t i = 0; i < mapped_count; ++i) {
     if (address >= mapped_parts[i].begin && address < mapped_parts[i].end) line = mapped_parts[i].line;
   }
   (void)!write(STDERR_FILENO, line, strlen(line));
-  // SA_RESETHAND: the signal ends the process when the instruction runs again, and the parent sees which signal it was.
+  // The signal ends the process when the instruction runs again, and the parent sees which signal it was.
   signal(number, SIG_DFL);
 }
 
@@ -116,7 +122,7 @@ void ModelFiles::NameInSigbus() const {
   }
   struct sigaction action = {};
   action.sa_sigaction = &OnSigbus;
-  action.sa_flags = SA_SIGINFO | SA_RESETHAND;
+  action.sa_flags = SA_SIGINFO;
   sigaction(SIGBUS, &action, nullptr);
 }
 
