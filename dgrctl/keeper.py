@@ -31,7 +31,7 @@ def end_marked(mark: bytes) -> int:
             with contextlib.suppress(OSError):
                 pidfd = os.pidfd_open(int(name))
                 try:
-                    with open(f"/proc/{name}/environ", "rb") as file:  # noqa: PTH123
+                    with open(f"/proc/{name}/environ", "rb") as file:  # noqa: PTH123 - as above
                         marked = mark in file.read().split(b"\0")
                     if marked:
                         found += 1

@@ -214,13 +214,12 @@ def _share(path: Path, folder: Path, bits: int) -> None:
 
 
 def _note(message: str) -> None:
-    # Loaded where something is said: most commands wait for nothing.
-    from dgrctl.console import note  # noqa: PLC0415
+    from dgrctl.console import note  # noqa: PLC0415 - rich is slow to load, and most commands wait for nothing
 
     note(message)
 
 
 def _waiting_row(title: str) -> contextlib.AbstractContextManager[object]:
-    from dgrctl.console import waiting_row  # noqa: PLC0415
+    from dgrctl.console import waiting_row  # noqa: PLC0415 - as above
 
     return waiting_row(title)

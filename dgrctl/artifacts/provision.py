@@ -148,7 +148,7 @@ def verified_model(layout: Layout, model_id: str, storage: Storage = None) -> Lo
 def held_model(layout: Layout, model_id: str, storage: Storage = None) -> Iterator[None]:
     """Lets nobody pull, repair or make the model during the block, while other readers may go on.
 
-    A user who may not write to the storage cannot take its lock; then nothing is held.
+    A user who may neither make nor read the lock file holds nothing.
     """
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(StorageError, OSError):
